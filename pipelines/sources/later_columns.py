@@ -14,25 +14,51 @@ if TYPE_CHECKING:
 _STORED_AS = ("delta.columnMapping.physicalName", "delta.columnMapping.id")
 """The entries of a column's metadata that say by which name or number files hold it."""
 
+_appends: dict[tuple[str, str], range] = {}
+"""A table's address and id -> the versions whose commits are known to append rows only."""
+
 
 def with_later_columns(
-    taken: Slice, newest: int, fields: Callable[[int], list[dict[str, Any]]], added: Callable[[int], object]
+    uri: str,
+    taken: Slice,
+    newest: int,
+    fields: Callable[[int], list[dict[str, Any]]],
+    added: Callable[[int], object],
 ) -> Slice:
     """The slice, to be read with the newest columns if later commits only appended rows and added columns. Rules may
     name these columns already: an index for them could not tag the slice otherwise.
 
-    newest: the source's newest version; fields: the columns of a version, in the log's form; added: raises SourceError
-    for a commit that did more than append rows.
+    uri, newest: the source's address and newest version; fields: the columns of a version, in the log's form; added:
+    raises SourceError for a commit that did more than append rows.
     """
     version = taken.schema_version
     if not taken.files or version == newest or not _only_adds(fields(version), fields(newest)):
         return taken
+    only_appends = _only_appends((uri, taken.table_id), version, newest, added)
+    return replace(taken, schema_version=newest) if only_appends else taken
+
+
+def _only_appends(table: tuple[str, str], version: int, newest: int, added: Callable[[int], object]) -> bool:
+    """Whether all commits after `version` only appended rows.
+
+    Slices of one backlog ask this again and again, so that each commit is read once: the last one first.
+    """
+    known = _appends.get(table, range(0))
+    if known.stop > newest + 1:  # the table is an older copy of what it was
+        known = range(0)
+    later = newest
     try:
-        for later in range(version + 1, newest + 1):
-            added(later)
+        while later > version:
+            if later in known:
+                later = known.start - 1
+            else:
+                added(later)
+                later -= 1
     except SourceError:
-        return taken
-    return replace(taken, schema_version=newest)
+        return False
+    finally:
+        _appends[table] = range(later + 1, newest + 1)
+    return True
 
 
 def _only_adds(before: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:

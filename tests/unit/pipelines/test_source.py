@@ -14,6 +14,7 @@ from pipelines.errors import SourceChangedError, SourceError
 from pipelines.lake.runs import DONE, MicroBatch
 from pipelines.maintaining.folding import folded
 from pipelines.settings.model import Start
+from pipelines.sources import later_columns
 from pipelines.sources.positions import Position, Slice, position_from_plan
 from pipelines.sources.slices import has_no_null, rows_of
 from pipelines.sources.source import Source
@@ -165,8 +166,11 @@ MAPPED = COLUMN | {"metadata": {"delta.columnMapping.physicalName": "col-1"}}
     ],
 )
 @pytest.mark.parametrize("position", [Position(1), Position(1, 0, snapshot=True)])
-def test_a_slice_is_read_with_columns_that_later_commits_only_added(position, columns, between, version: int) -> None:
+def test_a_slice_is_read_with_columns_that_later_commits_only_added(
+    position, columns, between, version: int, monkeypatch
+) -> None:
     """Rules may name them already: without them, no rule could tag the rows that wait."""
+    monkeypatch.setattr(later_columns, "_appends", {})
     first, later = ({"metaData": {"id": "t1", "fields": fields}} for fields in ([COLUMN, STRUCT], columns))
     log = FakeLog([first, add("a")], between, [later, add("c")])
     taken = Source("s", log).take(position, "t1", 10)
@@ -281,3 +285,22 @@ def test_statistics_tell_that_a_key_has_no_null(stats: dict[str, object] | None,
     adds = [sound, (2, {"path": "b", "stats": None if stats is None else json.dumps(stats)})]
     assert has_no_null(adds, ("id", "PART")) is told
     assert has_no_null([sound], ("id", "PART")) and has_no_null(adds, ())
+
+
+def test_commits_of_a_backlog_are_read_once_for_its_columns(monkeypatch) -> None:
+    monkeypatch.setattr(later_columns, "_appends", {})
+    first, later = (
+        {"metaData": {"id": "t1", "fields": fields}} for fields in ([COLUMN], [COLUMN, COLUMN | {"name": "d"}])
+    )
+    log = FakeLog([first, add("a")], *([add(f"b{number}")] for number in range(20)), [later, add("c")])
+    asked: list[int] = []
+    position = Position(1)
+    while position.version < 21:
+        source = Source("s", log)
+        found = source._added
+        source._added = lambda version, found=found: (asked.append(version), found(version))[1]
+        taken = source.take(position, "t1", 10)
+        assert taken is not None and taken.schema_version == 22
+        position = taken.end
+    # each commit is also read where it is taken
+    assert max(asked.count(version) for version in range(2, 23)) <= 3
