@@ -291,7 +291,7 @@ def test_sizes(text: str | int, size: int) -> None:
         (MINIMAL + '[stream.flights]\nsource = "lake/flights"\n', "did you mean streams?"),
         (MINIMAL + '[rules]\ntimezone = "UTC"\n', "did you mean time_zone?"),
         (MINIMAL + '[rules]\nON_REJECT = "drop"\n', "did you mean on_reject?"),
-        (MINIMAL + "[rules]\nnonsense = 1\n", "no such key. Known here: time_zone, on_reject, "),
+        (MINIMAL + "[rules]\nnonsense = 1\n", r"no such key\. Known here: time_zone, on_reject, "),
         (PAIR + '[joins.j]\nstream = ["flights", "weather"]\n', "did you mean streams?"),
     ],
 )

@@ -196,7 +196,9 @@ def test_rows_that_a_re_tag_has_matched_again_are_no_share_of_the_last_rows(work
     add_rules(workspace, ("old", "s", "x = 2"))
     run_batch(workspace, 0, 1_000, [[]] * 1_000, 1)
     add_rules(workspace, ("new", "s", "x = 3"))
-    workspace.lake.delta("s_tagged").update(new_values={"rule_ids": "['new']", "rules_version": "2"})  # a re-tag
+    uri = workspace.lake.uri("s_tagged")
+    retagged = pl.read_delta(uri).with_columns(rule_ids=pl.lit(["new"]), rules_version=pl.lit(2, pl.Int64))
+    retagged.write_delta(uri, mode="overwrite")
     run_batch(workspace, 1, 200, [["new"]] * 10 + [[]] * 190, 2)
     assert not any(kind in ("dead", "noisy") for rule, kind in lint(workspace) if rule == "new")
     assert "10 of the last 200 rows, 5%" in lint(workspace, noisy=0.05)["new", "noisy"].message

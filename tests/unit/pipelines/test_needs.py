@@ -219,7 +219,7 @@ def test_a_rule_in_force_that_needs_spark_is_not_refused_if_spark_cannot_start(n
     for _ in range(2):
         (result,) = compile_scopes(found)
         assert result.state == "failed" and "no Java here" in str(result.error)
-        found.lake.delta("rules").update(new_values={"expression": "initcap(s) = 'C'"}, predicate="rule_id = 'a'")
+        found.lake.delta("rules").update(new_values={"expression": "initcap(s) = s"}, predicate="rule_id = 'a'")
 
 
 @pytest.mark.slow
