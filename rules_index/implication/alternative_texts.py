@@ -3,6 +3,7 @@ author wrote it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from rules_index.language.scope import Scope
 
 _MOST_CHARACTERS = 1 << 20
 """The most characters of a rule, times the number of its alternatives, up to which these are tested within the rule."""
+
+_NULL_TEST = re.compile(r"(.*\S)\s+IS\s+NULL", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,17 @@ def superfluous_in_rule(
     rule, and whether each is never TRUE within it, [n] bool.
 
     An alternative is needed unless the rule with FALSE in its place means the same. Of alternatives of a rule that are
-    redundant, but not unreachable, only the last is returned: without it, the others may be needed. texts: the rules'.
+    redundant, but not unreachable, only the last is returned: without it, the others may be needed. `a IS NULL` beside
+    another alternative about `a` is not returned: it says what NULL means there, whether the rest of the rule lets NULL
+    through or not. texts: the rules'.
     """
     group = segment_ids(given.start)
     lengths = np.array([len(text) for text in texts], np.int64)
     chosen = chosen & (np.bincount(given.rule[group], minlength=len(texts)) * lengths <= _MOST_CHARACTERS)
-    tried = np.flatnonzero(chosen[given.rule[group]])
+    tried = np.array(
+        [at for at in np.flatnonzero(chosen[given.rule[group]]).tolist() if not _is_guard(given, int(group[at]), at)],
+        np.int64,
+    )
     variants: list[str] = []
     for at in tried.tolist():
         rule = texts[given.rule[group[at]]]
@@ -86,6 +94,16 @@ def superfluous_in_rule(
     last[extra[np.append(rules[extra][1:] != rules[extra][:-1], True)[: len(extra)]]] = True
     found = never | last
     return tried[found], never[found]
+
+
+def _is_guard(given: Alternatives, group: int, at: int) -> bool:
+    """Whether an alternative is `x IS NULL`, and another one of its group is about x."""
+    test = _NULL_TEST.fullmatch(given.texts[at].as_py())
+    if test is None:
+        return False
+    tested = re.compile(rf"(?<!\w){re.escape(test[1])}(?!\w)", re.IGNORECASE)
+    others = (each for each in range(given.start[group], given.start[group + 1]) if each != at)
+    return any(tested.search(given.texts[each].as_py()) for each in others)
 
 
 def _compiled(texts: pa.Array, scope: Scope) -> tuple[CompiledRules, RegionBoxes, np.ndarray, np.ndarray]:

@@ -96,6 +96,7 @@ def row_of(example: dict[str, Any]) -> pa.Table:
         "(a = 1 OR b = 2) AND (b = 2 OR c) AND (a = 1 OR c)",
         "(s LIKE '%x' OR c) AND (s IS NULL OR a = 1)",
         "(a < 5 OR a < b) AND (a > 7 OR a >= b)",
+        "s LIKE '%x%' AND (s IS NULL OR s NOT LIKE '%y')",
         "a IS NULL",
         "a <=> NULL",
         "a IN (1, NULL)",
