@@ -11,8 +11,8 @@ from pipelines.errors import SourceError
 if TYPE_CHECKING:
     from pipelines.sources.positions import Slice
 
-_STORED_AS = ("delta.columnMapping.physicalName", "delta.columnMapping.id")
-"""The entries of a column's metadata that say by which name or number files hold it."""
+_STORED_AS = "delta.columnMapping.physicalName"
+"""The entry of a column's metadata by which files name it, with column mapping."""
 
 _appends: dict[tuple[str, str], range] = {}
 """A table's address and id -> the versions whose commits are known to append rows only."""
@@ -63,22 +63,19 @@ def _only_appends(table: tuple[str, str], version: int, newest: int, added: Call
 
 def _only_adds(before: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:
     """Whether columns, in the log's form, are others, with those of `before` among them in any order, and likewise
-    within structs. A file written with `before` then has the same values, and NULL in what it lacks."""
-    return list(before) != list(later) and _holds(before, later)
+    within structs. A file written with `before` then has the same values, and NULL in what it lacks.
+
+    False with column mapping, by which a column may have had other names in between."""
+    return list(before) != list(later) and not _is_mapped(later) and _holds(before, later)
 
 
 def _holds(before: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:
     found = {field["name"]: field for field in later}
-    return all(
-        field["name"] in found
-        and _stored_as(field) == _stored_as(found[field["name"]])
-        and _type_holds(field["type"], found[field["name"]]["type"])
-        for field in before
-    )
+    return all(field["name"] in found and _type_holds(field["type"], found[field["name"]]["type"]) for field in before)
 
 
-def _stored_as(field: Mapping[str, Any]) -> list[Any]:
-    return [(field.get("metadata") or {}).get(entry) for entry in _STORED_AS]
+def _is_mapped(fields: Sequence[Mapping[str, Any]]) -> bool:
+    return any(_STORED_AS in (field.get("metadata") or {}) for field in fields)
 
 
 def _type_holds(before: Any, later: Any) -> bool:
