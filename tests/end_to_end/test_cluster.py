@@ -43,12 +43,24 @@ RULES = [
 
 
 RUN = """
+import polars as pl
 from pipelines.compile import compile_scopes
+from pipelines.compiling import changes
 from pipelines.join import join_together
+from pipelines.lake.index_store import newest_index
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from rules_index.compiling import update
+from rules_index.index import shared_files
+update.FEW_RULES, update.FOLDED_SHARE, shared_files.SHARED_BYTES = 0, 1, 0
+changes.LEAST_RULES, changes.MOST_CHANGED = 1, 1
 workspace = Workspace.open("deltatag.toml")
-assert not [result.error for result in compile_scopes(workspace) if result.error]
+for added in ([], [("late", "a", "v > 990"), ("later", "near", "a.v > 900 AND b.v > 700")]):
+    if added:
+        rules = pl.DataFrame(added, ["rule_id", "scope", "expression"], orient="row")
+        rules.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    assert not [result.error for result in compile_scopes(workspace) if result.error]
+assert all(newest_index(workspace.lake, name).shared_files for name in ("a", "near"))
 tag_stream(workspace, "a")
 assert not join_together(workspace, ["near", "far"])[1]
 """
