@@ -209,9 +209,8 @@ def store_index(
             if found is not None and (found.fingerprint, found.engine) == (fingerprint, engine):
                 return found
             before = [] if found is None else [found.created_at]
-            for name in stored.shared_files:
-                if _by_name(lake, scope, name) is None:
-                    raise TableError(f"Another process has compiled the rules of {scope} by force; compile them again.")
+            if any(_by_name(lake, scope, name) is None for name in stored.shared_files):
+                raise TableError(f"Another process has compiled the rules of {scope} by force; compile them again.")
         # the newest index has the latest time, also if the clock was set back, or that of another machine is ahead
         stored = replace(stored, created_at=max([stored.created_at, *(each + _LATER for each in before)]))
         chunks = chain(*(_chunks(*each) for each in kept), _chunks(stored, path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.errors import SourceError
 
@@ -18,23 +18,28 @@ _appends: dict[tuple[str, str], range] = {}
 """A table's address and id -> the versions whose commits are known to append rows only."""
 
 
+class _Log(Protocol):
+    uri: str
+
+    def fields(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The columns of a snapshot, in the log's form."""
+
+
 def with_later_columns(
-    uri: str,
-    taken: Slice,
-    newest: int,
-    fields: Callable[[int], list[dict[str, Any]]],
-    added: Callable[[int], object],
+    log: _Log, taken: Slice, snapshot: Callable[[int], Any], newest: int, added: Callable[[int], object]
 ) -> Slice:
     """The slice, to be read with the newest columns if later commits only appended rows and added columns. Rules may
     name these columns already: an index for them could not tag the slice otherwise.
 
-    uri, newest: the source's address and newest version; fields: the columns of a version, in the log's form; added:
-    raises SourceError for a commit that did more than append rows.
+    log, newest: of the source, with its newest version; snapshot: gives that of a version; added: raises SourceError
+    for a commit that did more than append rows.
     """
     version = taken.schema_version
-    if not taken.files or version == newest or not _only_adds(fields(version), fields(newest)):
+    if not taken.files or version == newest:
         return taken
-    only_appends = _only_appends((uri, taken.table_id), version, newest, added)
+    if not _only_adds(log.fields(snapshot(version)), log.fields(snapshot(newest))):
+        return taken
+    only_appends = _only_appends((log.uri, taken.table_id), version, newest, added)
     return replace(taken, schema_version=newest) if only_appends else taken
 
 

@@ -141,9 +141,7 @@ class Source:
             return None
         else:
             taken = self._take_from_commits(position, max_bytes, skip_changes)
-        return with_later_columns(
-            self.log.uri, taken, self.version, lambda v: self.log.fields(self.snapshot(v)), self._added
-        )
+        return with_later_columns(self.log, taken, self.snapshot, self.version, self._added)
 
     def retake(self, plan: Mapping[str, Any]) -> Slice:
         """The slice of a plan, with exactly the same files; SourceError if they are no longer known."""

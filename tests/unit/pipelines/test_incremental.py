@@ -63,9 +63,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 def rows() -> pl.DataFrame:
     draw = np.random.default_rng(1)
-    texts = [(None, "a", "b")[i] for i in draw.integers(0, 3, 60)]
-    frame = pl.DataFrame({"x": [None, *draw.integers(0, 12, 59).tolist()], "s": texts})
-    return frame.with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    x, s = [None, *draw.integers(0, 12, 59).tolist()], [(None, "a", "b")[i] for i in draw.integers(0, 3, 60)]
+    return pl.DataFrame({"x": x, "s": s}).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
 
 
 @pytest.fixture
@@ -103,9 +102,8 @@ def require_same(
             its.scope, its.rules, its.rejects, its.fingerprint, its.engine, its.rules_version
         ), (mine, its)  # fmt: skip
         indexes = [newest_index(each.lake, mine.scope) for each in (workspace, other)]
-        compiled = [
-            ri.load(fetch_index(each.lake, stored)) for each, stored in zip((workspace, other), indexes, strict=True)
-        ]
+        stored = zip((workspace, other), indexes, strict=True)
+        compiled = [ri.load(fetch_index(each.lake, index)) for each, index in stored]
         assert compiled[0].fingerprint == compiled[1].fingerprint == mine.fingerprint
         source = pl.read_delta(workspace.configuration.streams["s"].source)
         ids = compiled[0].match(source)
