@@ -9,6 +9,7 @@ from rules_index.implication.kinds import (
     IMPLIED,
     IMPLIED_BY_UNION,
     MAY_RAISE,
+    MIDNIGHT,
     MISSING_BRACKETS,
     NEVER_TRUE,
     NO_WILDCARD,
@@ -36,7 +37,8 @@ KINDS = (
     # it matches too much
     TAUTOLOGY, TRUE_UNLESS_NULL, MISSING_BRACKETS,
     # a part of it says something else than it seems to
-    NULL_COMPARISON, NULL_TEXT, PADDED_TEXT, UNIT, SEPARATED_NUMBER, NO_WILDCARD, UNREACHABLE_ALTERNATIVE,
+    NULL_COMPARISON, NULL_TEXT, PADDED_TEXT, UNIT, SEPARATED_NUMBER, NO_WILDCARD, MIDNIGHT,
+    UNREACHABLE_ALTERNATIVE,
     # it does not do what was expected on some rows
     RUN_TIME_ERRORS, MAY_RAISE, DEAD, NOISY,
     # nothing is wrong in what it matches

@@ -104,10 +104,10 @@ def compile_and_retag(
 
 def _compile_if_due(workspace: Workspace, name: str) -> tuple[str, ...]:
     """Compile the scope if that is due; a sentence on it. A scope that cannot be compared with its rules is left."""
-    from pipelines.compile import compile_scopes
-
     if not _compile_is_due(workspace, name):
         return ()
+    from pipelines.compile import compile_scopes  # takes longer to import than a re-tag of nothing
+
     result = compile_scopes(workspace, [name])[0]
     if result.error is not None:
         raise PipelineError(result.error)

@@ -90,8 +90,10 @@ def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...
 
 
 def _is_of_use(kind: pa.DataType) -> bool:
-    """True for numbers and texts, lists of them, and maps with such keys."""
+    """True for numbers, texts and timestamps, lists of numbers and texts, and maps with such keys."""
     t = pa.types
+    if t.is_timestamp(kind):
+        return True
     if t.is_list(kind) or t.is_large_list(kind):
         kind = kind.value_type
     elif t.is_map(kind):

@@ -1,4 +1,5 @@
-"""Summaries of the values that a column is known to have: the distinct strings, or the range of numbers."""
+"""Summaries of the values that a column is known to have: the distinct strings, the range of numbers, or whether times
+are more than days."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +22,10 @@ _MOST_COMPARED = 1_000
 _LEAST_LETTERS = 4
 _CLOSE = 0.8
 """The shortest string that is compared with others, and the least similarity of these (`difflib.SequenceMatcher`)."""
+_MOST_MIDNIGHTS = 8
+"""The most times of day, in UTC, that the midnights of one time zone have ever been."""
+_DAY = 86_400_000_000
+"""Microseconds."""
 _BETWEEN_WORDS = re.compile(r"[\s_\-./]+")
 
 
@@ -30,6 +36,7 @@ class KnownValues:
     rows: the number of rows; complete: whether these are all rows. texts: the distinct values of a STRING, the items of
     an ARRAY of strings or the keys of a MAP; None for other types. low, high: the least and the greatest finite number,
     None for other types. has_zero: whether a number is 0; has_fraction: whether one is between 0 and 1, both excluded.
+    has_times: whether timestamps have more times of day than the midnights of one time zone.
     """
 
     rows: int
@@ -39,6 +46,7 @@ class KnownValues:
     high: float | None = None
     has_zero: bool = False
     has_fraction: bool = False
+    has_times: bool = False
     _near: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
     _folded: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
@@ -88,6 +96,8 @@ def known_values_in(kind: pa.DataType, arrays: Iterable[pa.Array], complete: boo
         return _of_texts(arrays, lambda each: each.drop_null().keys, complete)
     if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
         return _of_numbers(arrays, complete)
+    if t.is_timestamp(kind):
+        return _of_times(arrays, complete)
     return None
 
 
@@ -125,3 +135,13 @@ def _of_numbers(arrays: Iterable[pa.Array], complete: bool) -> KnownValues | Non
     if not lows:
         return None
     return KnownValues(rows, complete, None, min(lows), max(highs), zero, fraction)
+
+
+def _of_times(arrays: Iterable[pa.Array], complete: bool) -> KnownValues | None:
+    rows, found = 0, np.zeros(0, np.int64)
+    for each in arrays:
+        rows += len(each)
+        if len(found) <= _MOST_MIDNIGHTS:
+            times = each.drop_null().cast(pa.timestamp("us", each.type.tz), safe=False).cast(pa.int64()).to_numpy()
+            found = np.union1d(found, times % _DAY)
+    return KnownValues(rows, complete, has_times=len(found) > _MOST_MIDNIGHTS) if rows else None

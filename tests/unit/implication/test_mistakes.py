@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import rules_index as ri
@@ -246,3 +247,42 @@ def test_only_the_bound_or_item_that_raises_is_named(text: str) -> None:
     """`amount NOT BETWEEN 5 AND 'high'` is TRUE where the amount is below 5, and the IN where `mcc` is 5411."""
     (found,) = ri.lint([("r", text)], SCHEMA).to_pylist()
     assert (found["kind"], found["text"]) == ("always_raises", "'high'")
+
+
+DAYS = [
+    ("txn_time <= DATE'2026-01-31'", "write `txn_time < DATE'2026-02-01'`"),
+    ("txn_time BETWEEN '2026-01-01' AND '2026-1-31'", "write `txn_time < DATE'2026-02-01'`"),
+    ("DATE'2026-12-31' >= txn_time", "write `txn_time < DATE'2027-01-01'`"),
+    ("txn_time = DATE'2026-01-31'", "write `CAST(txn_time AS DATE)`"),
+    ("amount > 1 AND txn_time IN (DATE'2026-01-31', DATE'2026-02-28')", "write `CAST(txn_time AS DATE)`"),
+]
+PLAIN_TIMES = [
+    "txn_time < DATE'2026-02-01' AND txn_time >= '2026-01-01'",
+    "txn_time > DATE'2026-01-31'",
+    "txn_time <= DATE'9999-12-31' AND txn_time <> '9999-12-31'",
+    "txn_time <= TIMESTAMP'2026-01-31' OR txn_time = '2026-01-31 00:00:00' OR txn_time = '2026-02-30'",
+    "CAST(txn_time AS DATE) = DATE'2026-01-31' AND date_trunc('DAY', txn_time) <= DATE'2026-01-31'",
+    "txn_date <= DATE'2026-01-31'",
+]
+
+
+def times(step: int, zone: str = "UTC") -> dict[str, ri.KnownValues]:
+    """Known times from 1970 on, so many minutes from one to the next by the clocks of a time zone."""
+    local = pa.array(np.arange(0, 50 * 525_600, step) * 60_000_000, pa.timestamp("us"))
+    known = ri.known_values(pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest"), True)
+    assert known is not None
+    return {"txn_time": known}
+
+
+@pytest.mark.parametrize(("text", "told_with"), DAYS)
+def test_a_day_beside_times_is_told_to_be_its_midnight(text: str, told_with: str) -> None:
+    ((kind, message),) = [each for each in told(text, times(60 * 24 + 97)) if each[0] != "always_raises"]
+    assert kind == "midnight" and told_with in message
+    # columns of days, and columns of which nothing is known
+    assert told(text, times(60 * 24, "America/New_York")) == told(text, times(60 * 24, "Europe/Lisbon")) == []
+    assert told(text, {}) == []
+
+
+@pytest.mark.parametrize("text", PLAIN_TIMES)
+def test_what_says_which_times_it_means_is_not_told(text: str) -> None:
+    assert not [each for each in told(text, times(60 * 24 + 97)) if each[0] == "midnight"]

@@ -1,0 +1,54 @@
+"""Mistakes in the days that times are compared with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import pyarrow as pa
+
+from rules_index.implication.kinds import MIDNIGHT
+from rules_index.implication.messages import quoted
+from rules_index.implication.mistakes.mistake import Mistake
+from rules_index.implication.mistakes.parsed_rule import ConstantComparison, ParsedRule
+from rules_index.language.coercion import DATE, STRING
+
+_DAY = re.compile(r"\s*(\d{4})-(\d{1,2})-(\d{1,2})\s*")
+_FIRST = date(1970, 1, 1)
+_LAST = date(9999, 12, 31)
+
+
+def midnights(rule: ParsedRule) -> Iterator[Mistake]:
+    """`seen_at <= DATE'2026-01-31'`: beside a time, a day is its first moment. Only for columns that are known to have
+    times of day."""
+    for each in rule.comparisons:
+        leaf, known = rule.leaf(each.subject), rule.known(each.subject)
+        if leaf is None or known is None or not (pa.types.is_timestamp(leaf.type) and known.has_times):
+            continue
+        day = _day_of(each)
+        if day is None or day >= _LAST or each.operator not in ("<=", "=", "<=>", "<>"):
+            continue
+        shown, constant = rule.words(each.subject), rule.words(each.constant_node)
+        if each.operator == "<=":
+            left_out = "all later times of that day are left out. To include the day, write"
+            instead = f"{shown} < DATE'{day + timedelta(days=1)}'"
+        else:
+            left_out, instead = (
+                "no later time of that day is equal to it. To compare days, write",
+                f"CAST({shown} AS DATE)",
+            )
+        message = f"{shown} has times of day, and {constant} is the midnight with which that day begins: {left_out} "
+        yield rule.mistake(MIDNIGHT, each.node, f"{message}{quoted(instead)}.")
+
+
+def _day_of(each: ConstantComparison) -> date | None:
+    """The day that a constant names without a time of day; None for other constants."""
+    if each.constant.type == DATE and each.constant_node.kind == "literal":
+        number = int(each.constant.value)
+        return _FIRST + timedelta(days=number) if 0 <= number <= (_LAST - _FIRST).days else None
+    parts = _DAY.fullmatch(str(each.constant.value)) if each.constant.type == STRING else None
+    try:
+        return date(*map(int, parts.groups())) if parts is not None else None
+    except ValueError:
+        return None
