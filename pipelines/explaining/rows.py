@@ -17,7 +17,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.column_types import nullable
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import as_dataset, zoned_partition
+from pipelines.lake.reading import as_dataset, zoned_partitions
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.table_definitions import quarantine_table, tagged_table
@@ -117,7 +117,7 @@ class _StoredTable:
         if self.in_catalog:
             return None
         table = open_delta(self.uri, None, self.what, "Write it first.")
-        if zoned_partition(table, self.workspace.configuration.rules.time_zone) is not None:
+        if zoned_partitions(table, self.workspace.configuration.rules.time_zone):
             return None
         try:
             return as_dataset(table)

@@ -110,14 +110,14 @@ def _is_mapped(table: DeltaTable) -> bool:
     return (table.metadata().configuration.get("delta.columnMapping.mode") or "none").lower() != "none"
 
 
-def zoned_partition(table: DeltaTable, zone: str) -> str | None:
-    """A TIMESTAMP column by which a table is partitioned, None if there is none. Its values are texts without a zone:
-    for Spark they are in that of the session, but for delta-rs in UTC. So there is none if `zone` is UTC."""
+def zoned_partitions(table: DeltaTable, zone: str) -> list[str]:
+    """The TIMESTAMP columns by which a table is partitioned. Their values are texts without a zone: for Spark they are
+    in that of the session, but for delta-rs in UTC. So there are none if `zone` is UTC."""
     if zone == "UTC":
-        return None
+        return []
     types = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
     columns = table.metadata().partition_columns
-    return next((name for name in columns if getattr(types[name], "tz", None) is not None), None)
+    return [name for name in columns if getattr(types[name], "tz", None) is not None]
 
 
 def as_dataset(table: DeltaTable) -> FileSystemDataset:

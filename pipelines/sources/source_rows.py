@@ -16,7 +16,7 @@ from pipelines.error_texts import first_line
 from pipelines.errors import SourceError
 from pipelines.lake.column_types import nullable
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.reading import arrow_reads, as_dataset, zoned_partition
+from pipelines.lake.reading import arrow_reads, as_dataset, zoned_partitions
 from pipelines.lake.table_log import table_log
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.sources.readable_features import why_spark_reads
@@ -52,9 +52,9 @@ class SourceRows:
         self._table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
         if reason := why_spark_reads(stream):
             raise SourceError(f"The source of {stream.name} can be read by Spark alone: {reason}")
-        if (partition := zoned_partition(self._table, zone)) in schema.names:
+        if zoned := [name for name in zoned_partitions(self._table, zone) if name in schema.names]:
             raise SourceError(
-                f"The source of {stream.name} can be read by Spark alone: it is partitioned by {partition}, a "
+                f"The source of {stream.name} can be read by Spark alone: it is partitioned by {zoned[0]}, a "
                 f"TIMESTAMP, and time_zone is not UTC but {zone}. To count the rows that a rule matches, query the "
                 "source with the rule as WHERE."
             )

@@ -10,8 +10,8 @@
 
 Loading (`rules_index.index.loading`) returns an index or raises `ArtifactError`, whatever the bytes are. The checksum
 finds damage. Every offset, length and code is checked against its bounds before a kernel reads it, so that forged bytes
-with a valid checksum cannot make it read out of bounds. Long value lists, and the full compile that
-an updated index changes, may be in another artifact (`rules_index.index.shared_files`).
+with a valid checksum cannot make it read out of bounds. Long value lists, and the full compile that an updated index
+changes, may be in another artifact (`rules_index.index.shared_files`).
 """
 
 from __future__ import annotations

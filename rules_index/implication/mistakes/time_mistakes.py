@@ -34,10 +34,8 @@ def midnights(rule: ParsedRule) -> Iterator[Mistake]:
             left_out = "all later times of that day are left out. To include the day, write"
             instead = f"{shown} < DATE'{day + timedelta(days=1)}'"
         else:
-            left_out, instead = (
-                "no later time of that day is equal to it. To compare days, write",
-                f"CAST({shown} AS DATE)",
-            )
+            left_out = "no later time of that day is equal to it. To compare days, write"
+            instead = f"CAST({shown} AS DATE)"
         message = f"{shown} has times of day, and {constant} is the midnight with which that day begins: {left_out} "
         yield rule.mistake(MIDNIGHT, each.node, f"{message}{quoted(instead)}.")
 

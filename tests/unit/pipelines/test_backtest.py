@@ -122,7 +122,7 @@ def test_partitions_by_a_timestamp_are_left_to_spark(new_workspace) -> None:
     workspace = new_workspace(STREAMS, {"time_zone": "Europe/Berlin"}, spark=False)
     place = workspace.configuration.streams["s"].source
     times = pa.array([datetime(2024, 1, 1, 0, 30, tzinfo=UTC)], pa.timestamp("us", "UTC"))
-    write_deltalake(place, pa.table({"id": [1], "t": times}), partition_by=["t"])
+    write_deltalake(place, pa.table({"id": [1], "t": times, "other": times}), partition_by=["other", "t"])
     with pytest.raises(SourceError, match="partitioned by t, a TIMESTAMP, and time_zone is not UTC"):
         backtest(workspace, "s", [Candidate("a", "hour(t) = 0")])
     assert _StoredTable(workspace, "it", place, False).dataset() is None
