@@ -37,7 +37,10 @@ def joins_of(workspace: Workspace, name: str) -> list[str]:
 def notice(workspace: Workspace, name: str) -> str:
     """A sentence for people on a stream that only joins read."""
     joins = joins_of(workspace, name)
+    index = newest_index(workspace.lake, name)
+    rejected = index is not None and index.rejected
+    lacking, until = ("only rejected rules", "one of them compiles") if rejected else ("no rule", "it has one")
     return (
-        f"{name} has no rule, and is read only by the join{'s' if len(joins) > 1 else ''} {', '.join(joins)}: it is "
-        f"not copied into a tagged table until it has one (deltatag tag {name} --restart copies it anyway)."
+        f"{name} has {lacking}, and is read only by the join{'s' if len(joins) > 1 else ''} {', '.join(joins)}: it is "
+        f"not copied into a tagged table until {until} (deltatag tag {name} --restart copies it anyway)."
     )
