@@ -4,8 +4,9 @@
                               [--rows 200000] [--repeat 3] [--hot 2000000] [--plots FOLDER]
 
 Two streams, of which each row can be joined with so many of the other. Each rule is a range on a column of either side;
-together they are satisfied by a share of all pairs. Both write the joined rows that satisfy a rule into a Delta table,
-deltatag with the rules' ids. The joined rows are compared by count and hash sum before any time is printed.
+together they are satisfied by a share of all pairs. Spark's join and both runners of deltatag write the joined rows
+that satisfy a rule into a Delta table, deltatag with the rules' ids. The joined rows are compared by count and hash sum
+before any time is printed. All run in one process whose session has started already; the local runner needs none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,16 +29,16 @@ from deltalake import write_deltalake
 
 from benchmarks import lakes, spark_events
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table, short, timed
+from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from pipelines.workspace import Workspace
 
 VALUES = 1_000_000
 """Values of the columns that rules name."""
 HOUR = 3_600_000_000
 FILES = 4
+SYSTEMS = ("Spark", "deltatag, local", "deltatag on Spark")
 PATIENCE = 120
 """Seconds of Spark's first run beyond which nothing is repeated."""
 
@@ -88,8 +89,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _compare(folder: Path, spark: SparkSession, log: spark_events.EventLog, cells: list[Cell], options: Any) -> None:
     header = (
-        *("rules", "share", "partners", "pairs", "joined rows", "Spark, s", "deltatag, s", "times faster"),
-        *("Spark: shuffle, MiB", "deltatag", "Spark: memory of a task, MiB", "deltatag + worker"),
+        *("rules", "share", "partners", "pairs", "joined rows", *(f"{system}, s" for system in SYSTEMS)),
+        *("Spark / local", "Spark / deltatag on Spark"),
+        *("Spark: shuffle, MiB", "deltatag on Spark", "Spark: memory of a task, MiB", "deltatag on Spark + worker"),
     )
     rows = []
     for cell in cells:
@@ -100,7 +102,7 @@ def _compare(folder: Path, spark: SparkSession, log: spark_events.EventLog, cell
     if options.plots:
         names = [f"{cell.rules:,}\n{cell.share:.2%}\n{cell.partners:,}" for cell in cells]
         title = "A join beside Spark's, by rules, share of pairs that satisfy one, and partners of a row"
-        seconds = {name: [float(row[header.index(f"{name}, s")]) for row in rows] for name in ("Spark", "deltatag")}
+        seconds = {name: [float(str(row[header.index(f"{name}, s")])) for row in rows] for name in SYSTEMS}
         plot_bars(options.plots / "join.png", title, "seconds", names, seconds, log=True)
 
 
@@ -113,16 +115,20 @@ def _measured(
     with log.tasks() as theirs:
         seconds = {"Spark": [_spark_join(workspace, rules)]}
     with log.tasks() as ours:
-        seconds["deltatag"] = [_join(workspace)]
+        seconds["deltatag on Spark"] = [_join(workspace)]
+    _check(workspace)
+    local = _locally(workspace)
+    seconds["deltatag, local"] = [_join(local)]
     joined = _check(workspace)
     if seconds["Spark"][0] < PATIENCE:
-        tasks = {"Spark": partial(_spark_join, workspace, rules), "deltatag": partial(_join, workspace)}
-        seconds = interleaved(options.repeat, tasks)
+        tasks = (partial(_spark_join, workspace, rules), partial(_join, local), partial(_join, workspace))
+        seconds = interleaved(options.repeat, dict(zip(SYSTEMS, tasks, strict=True)))
     shutil.rmtree(folder)
-    spark_seconds, own_seconds = median(seconds["Spark"]), median(seconds["deltatag"])
+    spark_seconds, local_seconds, own_seconds = (median(seconds[system]) for system in SYSTEMS)
     return (
         cell.rules, f"{cell.share:.2%}", cell.partners, short(cell.rows * cell.partners), short(joined),
-        f"{spark_seconds:.1f}", f"{own_seconds:.1f}", f"{spark_seconds / own_seconds:.1f}",
+        f"{spark_seconds:.1f}", f"{local_seconds:.2f}", f"{own_seconds:.1f}",
+        f"{spark_seconds / local_seconds:.1f}", f"{spark_seconds / own_seconds:.1f}",
         _mib(theirs.shuffle_bytes), _mib(ours.shuffle_bytes), _mib(theirs.spark_bytes),
         f"{_mib(ours.spark_bytes)} + {_mib(ours.worker_bytes)}",
     )  # fmt: skip
@@ -198,6 +204,12 @@ def _workspace(
     streams = {name: {"source": str(folder / name), "event_time": "t"} for name in sides}
     joins = {"j": {"streams": list(sides), "on": ["k"], "window": window}}
     return lakes.lake(folder, spark, "j", rules, streams=streams, joins=joins)
+
+
+def _locally(workspace: Workspace) -> Workspace:
+    """The same lake for the runner that needs no session, though there is one."""
+    configuration = workspace.configuration
+    return Workspace(replace(configuration, lake=replace(configuration.lake, runner="local")))
 
 
 def _join(workspace: Workspace) -> float:
