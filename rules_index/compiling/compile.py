@@ -135,6 +135,7 @@ def compile_columns(
         "engine": index.name,
         "engine_reason": reason,
         "structure": index.structure_counts,
+        "language_version": LANGUAGE_VERSION,
     }
     for array in index.arrays.values():
         array.setflags(write=False)

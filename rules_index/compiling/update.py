@@ -3,8 +3,8 @@
 The changed rules are compiled alone, beside the full compile that they change (`rules_index.index.updated_index`). An
 engine's own `insert` and `delete` would cost more. They would change arrays that other threads search and that are
 mapped into memory, the kernel's arrays of all rules would be laid out again, and each new constant would recode a
-column for all rules. If the second index grows too large, or there are few rules, all rules are compiled from the texts
-in the index.
+column for all rules. If the second index grows too large, there are few rules, or the base was compiled by an earlier
+version of the language, all rules are compiled from the texts in the index.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def update(
     unchanged = _places_of_unchanged(base, enabled, known_lists)
     changed = _merged(remaining, enabled.chosen(np.flatnonzero(unchanged < 0)))
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
-    if not len(left_out) and not len(changed):
+    outdated = base.stats.get("language_version") != LANGUAGE_VERSION
+    if not (outdated or len(left_out) or len(changed)):
         table = _joined(refused, rejects.table(id_type))
         # the base of a loaded index is stored without its fingerprint
         known_as = base.fingerprint or fingerprint([base.source.digests], _settings(base), base.inputs)
@@ -82,7 +83,7 @@ def update(
     settings = Settings(schema, compiled.engine, compiled.event_time, compiled.time_zone, annotate, known_lists)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
-    if not len(base) or rules <= FEW_RULES or len(left_out) + len(changed) > FOLDED_SHARE * rules:
+    if outdated or not len(base) or rules <= FEW_RULES or len(left_out) + len(changed) > FOLDED_SHARE * rules:
         whole = np.delete(np.arange(len(base)), left_out)
         given = ReadableRules(_merged(_columns(base).chosen(whole), changed), rejects)
         folded = compile_columns(given, settings, known, sample, started)

@@ -278,8 +278,9 @@ class CompiledRules:
         value lists that are new or whose values have changed; rules that name one of these count as changed. schema:
         the columns now, if columns that no rule of this version reads have been added or dropped.
 
-        The cost depends on the number of changed rules while these are up to a tenth of all. Otherwise, and if the
-        index is small, all rules are compiled. This version stays as it is, also for other threads.
+        The cost depends on the number of changed rules while these are up to a tenth of all. Otherwise, if the index is
+        small, and if an earlier version of deltatag compiled it that gave rules another meaning, all rules are
+        compiled. This version stays as it is, also for other threads.
         Raises `RulesIndexError` if the changes cannot be read, `ArtifactError` if stored texts are malformed.
         """
         updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists, schema)

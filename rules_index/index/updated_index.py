@@ -213,6 +213,7 @@ def _stats(layers: Layers, rules: int, rejected: int, attributes: tuple[Expressi
         "engine": base.engine,
         "engine_reason": base.stats.get("engine_reason", ""),
         "structure": added(base.stats.get("structure", {}), changed.stats.get("structure", {})),
+        "language_version": base.stats.get("language_version"),
         "base_rules": len(base),
         "left_out": len(layers.left_out),
         "changed": len(changed),

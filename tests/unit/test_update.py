@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from rules_index.compiling import compile as compile_module
 from rules_index.compiling import update as update_module
 from rules_index.implication.widening import widen_compiled
 from rules_index.index.compiled import Layers, dumps
@@ -53,6 +54,17 @@ def test_a_change_taken_back_leaves_the_full_compile() -> None:
     assert isinstance(changed.definition, Layers)
     assert not isinstance(back.definition, Layers)
     require_same(back, before, small_rows())
+
+
+@pytest.mark.parametrize("changes", [[("new", "b = 1")], []])
+def test_an_index_of_an_earlier_version_of_the_language_is_compiled_anew(tmp_path: Path, changes: list[Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_module, "LANGUAGE_VERSION", compile_module.LANGUAGE_VERSION - 1)
+        small().save(tmp_path / "old")
+    updated = ri.load(tmp_path / "old").update(changes)
+    assert not isinstance(updated.definition, Layers)
+    require_same(updated, ri.compile_rules([*RULES, *changes], SMALL), small_rows())
+    assert isinstance(updated.update([("newer", "b = 2")]).definition, Layers)
 
 
 def test_rejects_follow() -> None:
