@@ -49,8 +49,8 @@ class Lake:
         """The newest version of `rules`, how it was read last, and what was read: see `pipelines.rule_set`."""
         self.rule_files_read: tuple[pa.Schema, dict[str, pa.Table], int] | None = None
         """The columns of `rules`, the rows of each of its files, and their bytes: see `pipelines.lake.version_rows`."""
-        self.run_files_read: dict[str, pa.Table] = {}
-        """The rows of files of `runs` by path, which names a file for ever: see `pipelines.lake.runs`."""
+        self.run_files_read: dict[str, tuple[pa.Table, int]] = {}
+        """The rows of files of `runs`, and their bytes, by path, which names a file for ever: see `run_files`."""
         self.changes_read: tuple[Any, Any] | None = None
         """Which changes of `rules` were read last, and what they were: see `pipelines.compiling.changes`."""
         self.indexes_read: tuple[DeltaTable, dict[Any, Any]] | None = None

@@ -45,12 +45,12 @@ def files_of(table: DeltaTable, scope: str) -> list[tuple[float, str]]:
 def rows_in(lake: Lake, table: DeltaTable, path: str, scope: str) -> list[dict[str, Any]]:
     """The rows of a scope in a file. Small files are kept, for a run asks for the rows of each scope."""
     kept = lake.run_files_read
-    rows = kept.get(path)
-    if rows is None:
+    if path not in kept:
         rows = read_file(table, path, arrow_schema(RUNS))
-        if sum(each.nbytes for each in [*kept.values(), rows]) > _KEPT_BYTES:
+        if rows.nbytes + sum(size for _, size in kept.values()) > _KEPT_BYTES:
             kept.clear()
-        kept[path] = rows
+        kept[path] = rows, rows.nbytes
+    rows, _ = kept[path]
     found: list[dict[str, Any]] = rows.filter(pc.field("scope") == scope).to_pylist()
     return found
 

@@ -110,7 +110,10 @@ def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:
 
 
 def _record(lake: Lake, batch: MicroBatch) -> MicroBatch:
-    _merge(lake, batch)
+    """The micro-batch of this number as it is in `runs`, into which this one was written if the number was free."""
+    if _merge(lake, batch):
+        (row,) = to_rows(batch).to_pylist()
+        return _from_row(row)
     return _recorded(lake, batch)
 
 

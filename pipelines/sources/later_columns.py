@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pipelines.errors import SourceError
 
@@ -14,8 +14,21 @@ if TYPE_CHECKING:
 _STORED_AS = "delta.columnMapping.physicalName"
 """The entry of a column's metadata by which files name it, with column mapping."""
 
-_appends: dict[tuple[str, str], range] = {}
-"""A table's address and id -> the versions whose commits are known to append rows only."""
+
+class _Later(NamedTuple):
+    """What is known of a table's newest commits.
+
+    appends: the versions, up to the newest, whose commits only appended rows and added columns; altered: the last of
+    them whose commit changed the columns or the protocol, -1 if none did.
+    """
+
+    appends: range
+    altered: int
+
+
+_NOTHING = _Later(range(0), -1)
+_known: dict[tuple[str, str], _Later] = {}
+"""By a table's address and id."""
 
 
 class _Log(Protocol):
@@ -26,44 +39,46 @@ class _Log(Protocol):
 
 
 def with_later_columns(
-    log: _Log, taken: Slice, snapshot: Callable[[int], Any], newest: int, added: Callable[[int], object]
+    log: _Log, taken: Slice, snapshot: Callable[[int], Any], newest: int, keeps_columns: Callable[[int], bool]
 ) -> Slice:
     """The slice, to be read with the newest columns if later commits only appended rows and added columns. Rules may
     name these columns already: an index for them could not tag the slice otherwise.
 
-    log, newest: of the source, with its newest version; snapshot: gives that of a version; added: raises SourceError
-    for a commit that did more than append rows.
+    log, newest: of the source, with its newest version; snapshot: gives that of a version, for which the log is read
+    from its last checkpoint on; keeps_columns: whether a commit left columns and protocol as they were, SourceError if
+    it did more than append rows and add columns.
     """
     version = taken.schema_version
     if not taken.files or version == newest:
         return taken
-    if not _only_adds(log.fields(snapshot(version)), log.fields(snapshot(newest))):
+    later = _later_commits((log.uri, taken.table_id), version, newest, keeps_columns)
+    if later.appends.start > version + 1:
         return taken
-    only_appends = _only_appends((log.uri, taken.table_id), version, newest, added)
-    return replace(taken, schema_version=newest) if only_appends else taken
+    if later.altered > version and not _only_adds(log.fields(snapshot(version)), log.fields(snapshot(newest))):
+        return taken
+    return replace(taken, schema_version=newest)
 
 
-def _only_appends(table: tuple[str, str], version: int, newest: int, added: Callable[[int], object]) -> bool:
-    """Whether all commits after `version` only appended rows.
+def _later_commits(table: tuple[str, str], version: int, newest: int, keeps_columns: Callable[[int], bool]) -> _Later:
+    """What the commits after `version` did. `appends` begins after the next one if one of them did more than append.
 
     Slices of one backlog ask this again and again, so that each commit is read once: the last one first.
     """
-    known = _appends.get(table, range(0))
-    if known.stop > newest + 1:  # the table is an older copy of what it was
-        known = range(0)
-    later = newest
+    known = _known.get(table, _NOTHING)
+    if known.appends.stop > newest + 1:  # the table is an older copy of what it was
+        known = _NOTHING
+    commit, altered = newest, -1
     try:
-        while later > version:
-            if later in known:
-                later = known.start - 1
+        while commit > version:
+            if commit in known.appends:
+                commit, altered = known.appends.start - 1, max(altered, known.altered)
             else:
-                added(later)
-                later -= 1
+                altered = max(altered, -1 if keeps_columns(commit) else commit)
+                commit -= 1
     except SourceError:
-        return False
-    finally:
-        _appends[table] = range(later + 1, newest + 1)
-    return True
+        pass
+    _known[table] = _Later(range(commit + 1, newest + 1), altered)
+    return _known[table]
 
 
 def _only_adds(before: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:

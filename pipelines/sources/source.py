@@ -90,6 +90,7 @@ class Source:
         if self.version < 0:
             raise SourceError(no_source(name, log.uri, origin))
         self.table_id = log.table_id(self._newest)
+        self._commit = lru_cache(maxsize=1)(log.commit)
         self._files_of = lru_cache(maxsize=1)(self._snapshot_files)
         self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
         self._added_by = lru_cache(maxsize=None)(self._added_or_skipped)
@@ -141,7 +142,7 @@ class Source:
             return None
         else:
             taken = self._take_from_commits(position, max_bytes, skip_changes)
-        return with_later_columns(self.log, taken, self.snapshot, self.version, self._added)
+        return with_later_columns(self.log, taken, self.snapshot, self.version, self._keeps_columns)
 
     def retake(self, plan: Mapping[str, Any]) -> Slice:
         """The slice of a plan, with exactly the same files; SourceError if they are no longer known."""
@@ -250,9 +251,15 @@ class Source:
             end = Position(version + 1)
         return Slice(self.table_id, position, end, schema_version, tuple(files))
 
+    def _keeps_columns(self, version: int) -> bool:
+        """Whether a commit left columns and protocol as they were; SourceError if it did more than append rows and add
+        columns."""
+        self._added(version)
+        return not any("metaData" in action or "protocol" in action for action in self._commit(version) or ())
+
     def _added(self, version: int) -> list[Add]:
         """The files that a commit added with new rows, in the log's order."""
-        actions = self.log.commit(version)
+        actions = self._commit(version)
         if actions is None:
             raise SourceError(
                 f"The log of the source of the stream {self.name} at {self.log.uri} no longer holds version {version}, "

@@ -121,6 +121,12 @@ def test_folded_micro_batches_are_taken_again_with_the_files_of_each() -> None:
     assert paths(source.retake(again.plan)) == ["a", "b", "c", "d", "e", "f"]
 
 
+@pytest.fixture(autouse=True)
+def _no_known_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs of different tests have the same address."""
+    monkeypatch.setattr(later_columns, "_known", {})
+
+
 def without(taken: Slice, path: str) -> Slice:
     """The slice without a file that is lost."""
     lost = tuple(place for place, file in enumerate(paths(taken)) if file == path)
@@ -142,7 +148,7 @@ def test_files_added_after_the_snapshot_come_next() -> None:
 
 def test_a_slice_is_read_with_the_columns_after_its_last_commit() -> None:
     """Also if that commit only added a column: rules may name it already."""
-    taken = Source("s", FakeLog([add("a")], [{"metaData": {"id": "t1"}}], [add("b")])).take(Position(1), "t1", 10)
+    taken = Source("s", FakeLog([add("a")], [{"metaData": {"id": "t1"}}], [remove("a")])).take(Position(1), "t1", 10)
     assert taken is not None
     assert (paths(taken), taken.end, taken.schema_version) == (["a"], Position(3), 2)
 
@@ -166,11 +172,8 @@ MAPPED = COLUMN | {"metadata": {"delta.columnMapping.physicalName": "col-1"}}
     ],
 )
 @pytest.mark.parametrize("position", [Position(1), Position(1, 0, snapshot=True)])
-def test_a_slice_is_read_with_columns_that_later_commits_only_added(
-    position, columns, between, version: int, monkeypatch
-) -> None:
+def test_a_slice_is_read_with_columns_that_later_commits_only_added(position, columns, between, version: int) -> None:
     """Rules may name them already: without them, no rule could tag the rows that wait."""
-    monkeypatch.setattr(later_columns, "_appends", {})
     first, later = ({"metaData": {"id": "t1", "fields": fields}} for fields in ([COLUMN, STRUCT], columns))
     log = FakeLog([first, add("a")], between, [later, add("c")])
     taken = Source("s", log).take(position, "t1", 10)
@@ -287,8 +290,7 @@ def test_statistics_tell_that_a_key_has_no_null(stats: dict[str, object] | None,
     assert has_no_null([sound], ("id", "PART")) and has_no_null(adds, ())
 
 
-def test_commits_of_a_backlog_are_read_once_for_its_columns(monkeypatch) -> None:
-    monkeypatch.setattr(later_columns, "_appends", {})
+def test_commits_of_a_backlog_are_read_once_for_its_columns() -> None:
     first, later = (
         {"metaData": {"id": "t1", "fields": fields}} for fields in ([COLUMN], [COLUMN, COLUMN | {"name": "d"}])
     )
@@ -304,3 +306,11 @@ def test_commits_of_a_backlog_are_read_once_for_its_columns(monkeypatch) -> None
         position = taken.end
     # each commit is also read where it is taken
     assert max(asked.count(version) for version in range(2, 23)) <= 3
+
+
+def test_an_older_version_is_not_loaded_for_columns_that_no_later_commit_altered() -> None:
+    log = FakeLog([add("a")], *([add(f"b{number}")] for number in range(9)))
+    source = Source("s", log)
+    log.snapshot = None  # type: ignore[assignment]
+    taken = source.take(Position(1), "t1", 10)
+    assert taken is not None and (paths(taken), taken.schema_version) == (["a"], 10)
