@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import rules_index as ri
@@ -18,6 +17,7 @@ from pipelines.annotated import refused_for_annotations
 from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.runs import DONE, MicroBatch, batches
+from pipelines.lake.tagged_ids import IDS, CodedIds, MatchCounts, coded, tagged_rows
 from pipelines.lake.version_rows import is_small, rows_at
 from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
 from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
@@ -319,22 +319,26 @@ def _matches(
 ) -> dict[Any, dict[tuple[int, int], int]]:
     """How many rows each rule matched, by the version of `rules` that tagged them, from `rules_version` on, and the
     version by which their micro-batch tagged them. The second one is lower where a re-tag has matched rows again."""
-    found: dict[Any, dict[tuple[int, int], int]] = {}
     wanted = pc.field("rules_version") >= rules_version
     series = [each for each in done if each.plan.get("series") == done[-1].plan.get("series")]
     taken = [(each.source_version, each.rules_version) for each in series]
     known = [(end, version) for end, version in taken if end is not None and version is not None]
     ends, first_versions = np.array([*known, (np.iinfo(np.int64).max, 0)], np.int64).T
     lake, name = scope.workspace.lake, tagged_table(scope.stream)
-    for batch in lake.batches(name, ["rule_ids", "rules_version", "source_version"], wanted):
+    counted: dict[tuple[int, int], MatchCounts] = {}
+    for batch in tagged_rows(lake, name, [IDS, "rules_version", "source_version"], wanted):
         versions = batch.column("rules_version").to_numpy()
         places = np.searchsorted(ends, pc.fill_null(batch.column("source_version"), 0).to_numpy())
         firsts = np.minimum(first_versions[places], versions)
-        for pair in np.unique(np.stack([versions, firsts], 1), axis=0):
-            rows = pa.array((versions == pair[0]) & (firsts == pair[1]))
-            for each in pc.value_counts(batch.column("rule_ids").filter(rows).flatten()):
-                rule, key = found.setdefault(each["values"].as_py(), {}), (int(pair[0]), int(pair[1]))
-                rule[key] = rule.get(key, 0) + int(each["counts"].as_py())
+        matches = coded(batch.column(IDS))
+        for version, first in np.unique(np.stack([versions, firsts], 1), axis=0).tolist():
+            held = ((versions == version) & (firsts == first))[matches.rows]
+            of_pair = CodedIds(matches.rows[held], matches.codes[held], matches.ids)
+            counted.setdefault((version, first), MatchCounts()).add(of_pair)
+    found: dict[Any, dict[tuple[int, int], int]] = {}
+    for key, counts in counted.items():
+        for rule, number in zip(counts.ids.to_pylist(), counts.counts[:, 0].tolist(), strict=True):
+            found.setdefault(rule, {})[key] = number
     return found
 
 

@@ -15,6 +15,7 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
+from pipelines.lake.tagged_ids import IDS, coded, tagged_rows
 from pipelines.lake.version_rows import is_small, rows_at, rows_of_versions
 from pipelines.rule_set import in_years_of_python
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
@@ -306,11 +307,14 @@ def _matches_in(lake: Lake, name: str, rule_id: str | int) -> list[Counts]:
 
 def _counted(lake: Lake, name: str, version: int | None, rule_id: str | int) -> Counts:
     counts: Counts = {}
-    for batch in lake.batches(name, ["rule_ids", "rules_version"], version=version):
-        frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
-        held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
-        for version, count in held.iter_rows():
-            counts[version] = counts.get(version, 0) + count
+    for batch in tagged_rows(lake, name, [IDS, "rules_version"], version=version):
+        found = coded(batch.column(IDS))
+        is_of_type = isinstance(rule_id, str) == pa.types.is_string(found.ids.type)
+        place = found.ids.index(rule_id).as_py() if is_of_type else -1
+        if place >= 0:
+            held = batch.column("rules_version").take(pa.array(found.rows[found.codes == place]))
+            for each in held.value_counts().to_pylist():
+                counts[each["values"]] = counts.get(each["values"], 0) + each["counts"]
     return counts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
 from pipelines.lake.filtered_rows import filtered_rows
-from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, batches_of, count_rows, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, refuse_if_not_writable, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
 from pipelines.table_definitions import CHECKPOINT_EVERY_IN_STORE, FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
@@ -139,20 +139,6 @@ class Lake:
             if isinstance(filters, pc.Expression):
                 return filtered_rows(table, columns or [field.name for field in table.schema().fields], filters)
             return self._rows(table, columns, filters or ())
-        except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
-            raise self.unreadable(name, version, error) from error
-
-    def batches(
-        self, name: str, columns: Sequence[str], where: pc.Expression | None = None, version: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Some columns of the rows of a table, which must include those that `where` names, in batches.
-
-        TableError if the table cannot be read, or lacks one of the columns.
-        """
-        from deltalake import exceptions
-
-        try:
-            yield from batches_of(self.delta(name, version), columns, where)
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise self.unreadable(name, version, error) from error
 

@@ -143,7 +143,7 @@ def _rule(
         "valid_from": _local(rule["valid_from"], zone),
         "valid_to": _local(rule["valid_to"], zone),
         "matches": counted.matches.get(rule_id, 0) if counted else 0,
-        "over_time": counted.over_time.get(rule_id, []) if counted else [],
+        "over_time": counted.over_time[rule_id].tolist() if counted and rule_id in counted.over_time else [],
         "errors": errors.get(str(rule_id), 0),
     }
 

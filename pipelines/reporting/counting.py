@@ -18,6 +18,7 @@ from pipelines.errors import TableError
 from pipelines.lake.add_actions import file_name
 from pipelines.lake.lake import Lake
 from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
+from pipelines.lake.tagged_ids import IDS, MatchCounts, coded, tagged_batches
 from rules_index.names import column_key
 
 MOST_ROWS = 20_000_000
@@ -56,7 +57,7 @@ class RowCounts:
 
     rows: how many of `all_rows` were read; matched: how many of these have a match; periods: those of the plots;
     rows_over_time, matched_over_time: [periods] rows, and rows with a match; matches: by rule, the rows that match;
-    over_time: by rule, [periods] rows that match; outside: rows whose time is NULL or in none of the periods.
+    over_time: by rule, [periods] int64 rows that match; outside: rows whose time is NULL or in none of the periods.
     """
 
     rows: int
@@ -66,7 +67,7 @@ class RowCounts:
     rows_over_time: tuple[int, ...]
     matched_over_time: tuple[int, ...]
     matches: dict[Any, int]
-    over_time: dict[Any, list[int]]
+    over_time: dict[Any, np.ndarray]
     outside: int
 
 
@@ -93,31 +94,31 @@ class TaggedRows:
         before = newest["num_records"].cum_sum().shift(1, fill_value=0)
         self._files = {file_name(path) for path in newest.filter(before < MOST_ROWS)["path"]}
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows in batches. columns: some of `time` and `ids`. TableError if the table cannot be read."""
-        wanted = {"ids": pc.field("rule_ids")} if "ids" in columns else {}
-        if "time" in columns:
+    def times(self) -> Iterator[pl.Series]:
+        """The rows' times in batches. TableError if the table cannot be read."""
+        for _, times in self.batches(with_ids=False):
+            yield times
+
+    def batches(self, with_ids: bool = True, with_times: bool = True) -> Iterator[tuple[pa.Array, pl.Series]]:
+        """The rows in batches: their ids (`tagged_ids.coded` takes them) and their times, empty where not asked for.
+
+        TableError if the table cannot be read.
+        """
+        wanted = {IDS: pc.field(IDS)} if with_ids else {}
+        if with_times:
             wanted |= {f"time{place}": pc.field(*path) for place, path in enumerate(self._times)}
         try:
-            for batch in self._read(wanted):
-                yield self._with_time(pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch]))))
+            for batch in tagged_batches(self._dataset, wanted, lambda path: file_name(path) in self._files):
+                ids = batch.column(IDS) if with_ids else pa.array([])
+                times = [each for each in wanted if each != IDS]
+                yield ids, self._latest(batch.select(times)) if with_times else pl.Series([])
         except (OSError, pa.ArrowException) as error:
             raise TableError(f"The table {self._name} cannot be read: {first_line(error)}") from error
 
-    def _read(self, columns: dict[str, pc.Expression]) -> Iterator[pa.RecordBatch]:
-        if not isinstance(self._dataset, ds.FileSystemDataset):
-            yield from self._dataset.to_batches(columns=columns)
-            return
-        for fragment in self._dataset.get_fragments():
-            if file_name(fragment.path) in self._files:
-                yield from fragment.to_batches(self._dataset.schema, columns=columns)
-
-    def _with_time(self, frame: pl.DataFrame) -> pl.DataFrame:
-        times = [name for name in frame.columns if name.startswith("time")]
-        if not times:
-            return frame
-        latest = pl.max_horizontal(*(self._local(name, frame.schema[name]) for name in times))
-        return frame.with_columns(latest.alias("time")).drop(times)
+    def _latest(self, batch: pa.RecordBatch) -> pl.Series:
+        """The latest of each row's times, local in the zone."""
+        frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
+        return frame.select(pl.max_horizontal(*(self._local(*each) for each in frame.schema.items()))).to_series()
 
     def _local(self, name: str, kind: pl.DataType) -> pl.Expr:
         """The local time in the zone; TIMESTAMP_NTZ and DATE are local already."""
@@ -140,45 +141,40 @@ def _in_spelling(fields: Iterable[pa.Field], path: Sequence[str]) -> tuple[str, 
 def count(rows: TaggedRows) -> RowCounts:
     """Count rows and matches by period and by rule."""
     first, unit = _periods(rows)
-    by_time, by_rule, read = [], [], 0
-    for frame in rows.batches(["time", "ids"]):
-        read += frame.height
-        frame = frame.with_columns(pl.col("time").dt.truncate(unit))
-        matched = (pl.col("ids").list.len() > 0).sum().alias("matched")
-        by_time.append(frame.group_by("time").agg(pl.len().alias("rows"), matched))
-        pairs = frame.explode("ids").drop_nulls("ids")
-        by_rule.append(pairs.group_by("ids", "time").agg(pl.len().alias("rows")))
-    totals = pl.concat(by_time).group_by("time").sum() if by_time else None
-    all_matched = int(totals["matched"].sum()) if totals is not None else 0
-    if totals is None or first is None:
-        matches = _by_rule(by_rule)
-        return RowCounts(read, rows.all_rows, all_matched, Periods(unit, ()), (), (), matches, {}, read)
-    starts = pl.datetime_range(first[0], first[1], unit, eager=True).alias("time")
-    placed = starts.to_frame().with_row_index("place")
-    shown = placed.join(totals, on="time", how="left").fill_null(0).sort("place")
-    pairs = pl.concat(by_rule)
-    over_time: dict[Any, list[int]] = {}
-    inside = pairs.join(placed, on="time").group_by("ids", "place").agg(pl.col("rows").sum())
-    for rule, place, number in inside.select("ids", "place", "rows").iter_rows():
-        over_time.setdefault(rule, [0] * placed.height)[place] = number
+    starts = pl.Series([], dtype=pl.Datetime("us"))
+    if first is not None:
+        starts = pl.datetime_range(first[0], first[1], unit, eager=True)
+    outside = len(starts)  # the place of rows in none of the periods
+    by_rule = MatchCounts(outside + 1)
+    all_rows, matched = np.zeros((2, outside + 1), np.int64)
+    for ids, times in rows.batches():
+        places = _places(starts, times.dt.truncate(unit))
+        found = coded(ids)
+        all_rows += np.bincount(places, minlength=outside + 1)
+        matched += np.bincount(places[np.unique(found.rows)], minlength=outside + 1)
+        by_rule.add(found, places[found.rows])
+    names = by_rule.ids.to_pylist()
     return RowCounts(
-        read,
+        int(all_rows.sum()),
         rows.all_rows,
-        all_matched,
+        int(matched.sum()),
         Periods(unit, tuple(each.isoformat(" ", "minutes") for each in starts)),
-        tuple(shown["rows"]),
-        tuple(shown["matched"]),
-        _by_rule(by_rule),
-        over_time,
-        read - int(shown["rows"].sum()),
+        tuple(all_rows[:outside].tolist()),
+        tuple(matched[:outside].tolist()),
+        dict(zip(names, by_rule.counts.sum(axis=1).tolist(), strict=True)),
+        dict(zip(names, by_rule.counts[:, :outside], strict=True)) if outside else {},
+        int(all_rows[outside]),
     )
 
 
-def _by_rule(counted: Sequence[pl.DataFrame]) -> dict[Any, int]:
-    if not counted:
-        return {}
-    totals = pl.concat(counted).group_by("ids").agg(pl.col("rows").sum())
-    return dict(totals.select("ids", "rows").iter_rows())
+def _places(starts: pl.Series, times: pl.Series) -> np.ndarray:
+    """The place [rows] int64 of each time among ascending times, as many as there are where it is none of them."""
+    if not len(starts):
+        return np.zeros(len(times), np.int64)
+    known = starts.to_physical().to_numpy()
+    wanted = times.to_physical().fill_null(np.iinfo(np.int64).min).to_numpy()
+    places = np.searchsorted(known, wanted)
+    return np.where(known[np.minimum(places, len(known) - 1)] == wanted, places, len(known))
 
 
 def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
@@ -188,8 +184,8 @@ def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
     times beyond the years 1 to 9999, which Python does not have.
     """
     sampled = []
-    for frame in rows.batches(["time"]):
-        times = frame["time"].drop_nulls()
+    for times in rows.times():
+        times = times.drop_nulls()
         times = times.filter(times.to_physical().is_between(*_YEARS))
         sampled.append(times.gather_every(max(1, times.len() // 1_000)))
         sampled.append(pl.Series("time", [times.min(), times.max()], pl.Datetime("us")).drop_nulls())
@@ -211,15 +207,13 @@ def together(rows: TaggedRows, rules: Sequence[Any]) -> np.ndarray:
     """[rules, rules] int64: how many of the newest rows both rules match; on the diagonal, the rows of each rule."""
     found = np.zeros((len(rules), len(rules)), np.int64)
     read = 0
-    for frame in rows.batches(["ids"]):
-        ids = frame["ids"].to_arrow()
-        places = pc.index_in(pc.list_flatten(ids), pa.array(rules, ids.type.value_type))
-        known = pc.is_valid(places).to_numpy(zero_copy_only=False)
-        row = pc.list_parent_indices(ids).to_numpy(zero_copy_only=False)[known]
-        has = np.zeros((len(ids), len(rules)), np.float32)
-        has[row, places.drop_null().to_numpy(zero_copy_only=False)] = 1
+    for column, _ in rows.batches(with_times=False):
+        matched = coded(column)
+        places = pc.index_in(matched.ids, pa.array(rules, matched.ids.type)).fill_null(-1).to_numpy()[matched.codes]
+        has = np.zeros((len(column), len(rules)), np.float32)
+        has[matched.rows[places >= 0], places[places >= 0]] = 1
         found += (has.T @ has).astype(np.int64)
-        read += len(ids)
+        read += len(column)
         if read >= _PAIR_ROWS:
             break
     return found

@@ -84,7 +84,7 @@ def test_counts_are_those_of_brute_force(workspace, kind: pl.DataType) -> None:
     }
     assert found.matched_over_time == tuple(sum(at == each and bool(row) for at, row in dated) for each in starts)
     for rule, over_time in found.over_time.items():
-        assert over_time == [sum(at == each and rule in row for at, row in dated) for each in starts]
+        assert over_time.tolist() == [sum(at == each and rule in row for at, row in dated) for each in starts]
     pairs = together(rows, ["b", "e"])
     assert pairs.tolist() == [
         [sum({one, other} <= set(row) for row in ids) for other in ("b", "e")] for one in ("b", "e")
