@@ -25,6 +25,7 @@ from pipelines.sources.event_times import bounds
 from pipelines.sources.source_rows import SourceRows
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.errors import RuleError
 from rules_index.names import column_key, path_parts, spelled
 
@@ -243,37 +244,45 @@ def _times(
 def _count(
     found: Sequence[RuleBacktest], compiled: ri.CompiledRules, rows: pa.Table, event_time: str | None, zone: ZoneInfo
 ) -> None:
-    """Add the counts and examples of a batch of rows to the results in `found`. event_time: the column."""
+    """Add the counts and examples of a batch of rows to the results in `found`. event_time: the column.
+
+    The work for a rule grows with the rows that it matches, not with the batch: thousands may be tried together.
+    """
     offsets, ordinals, errors = compiled.match_ordinals(rows)
-    owner = np.repeat(np.arange(rows.num_rows), np.diff(offsets))
     ids = compiled.ids.to_pylist()
-    number_of = {rule: ordinal for ordinal, rule in enumerate(ids)}
+    ordinal_of = {rule: ordinal for ordinal, rule in enumerate(ids)}
+    order = np.argsort(ordinals, kind="stable")
+    rows_by_rule, starts = segment_ids(offsets)[order], offsets_of(np.bincount(ordinals, minlength=len(ids)))
+    places, hours = _hours(rows.column(event_time), zone) if event_time is not None else (None, [])
 
     def matched(key: str) -> np.ndarray:
-        """The rows that one rule of the index matches, [rows] bool."""
-        mask = np.zeros(rows.num_rows, bool)
-        if key in number_of:
-            mask[owner[ordinals == number_of[key]]] = True
-        return mask
+        """The rows that one rule of the index matches: their numbers [.] int64, ascending."""
+        ordinal = ordinal_of.get(key)
+        return rows_by_rule[:0] if ordinal is None else rows_by_rule[starts[ordinal] : starts[ordinal + 1]]
 
     for number, each in enumerate(found):
         new, old = matched(f"n{number}"), matched(f"o{number}")
-        each.matches += int(new.sum())
-        each.gained += int((new & ~old).sum())
-        each.lost += int((old & ~new).sum())
+        gained, lost = np.setdiff1d(new, old, assume_unique=True), np.setdiff1d(old, new, assume_unique=True)
+        each.matches += len(new)
+        each.gained += len(gained)
+        each.lost += len(lost)
         each.errors += errors.get(f"n{number}", 0)
-        for rule, count in enumerate(np.bincount(ordinals[new[owner]], minlength=len(ids)).tolist()):
-            if count and ids[rule].startswith("t") and ids[rule] != f"t{each.rule_id}":
-                each.overlaps[ids[rule][1:]] = each.overlaps.get(ids[rule][1:], 0) + count
-        _add_examples(each, rows, new & ~old, old & ~new)
-        if event_time is not None:
-            _add_times(each, rows.column(event_time), new, zone)
+        counts = np.bincount(ordinals[gather_indices(offsets, new)[0]])
+        for rule in np.flatnonzero(counts).tolist():
+            if ids[rule].startswith("t") and ids[rule] != f"t{each.rule_id}":
+                each.overlaps[ids[rule][1:]] = each.overlaps.get(ids[rule][1:], 0) + int(counts[rule])
+        _add_examples(each, rows, gained, lost)
+        if places is not None:
+            _add_times(each, places[new], hours)
 
 
 def _add_examples(each: RuleBacktest, rows: pa.Table, gained: np.ndarray, lost: np.ndarray) -> None:
-    for kind, mask in (("gained", gained), ("lost", lost)):
+    """Add rows to the examples, up to `MOST_EXAMPLES` of a kind; gained, lost: numbers of rows."""
+    for kind, numbers in (("gained", gained), ("lost", lost)):
         left = MOST_EXAMPLES - sum(example["kind"] == kind for example in each.examples)
-        chosen = rows.take(pa.array(np.flatnonzero(mask)[:left]))
+        if not left or not len(numbers):
+            continue
+        chosen = rows.take(pa.array(numbers[:left]))
         for row in zip(*map(values_of, chosen.columns), strict=True):
             named = zip(chosen.column_names, map(_short, row), strict=True)
             each.examples.append({"kind": kind, "row": dict(named)})
@@ -283,13 +292,21 @@ def _short(value: Any) -> Any:
     return f"{value[:_MOST_VALUE]}…" if isinstance(value, str) and len(value) > _MOST_VALUE else value
 
 
-def _add_times(each: RuleBacktest, column: pa.ChunkedArray, matched: np.ndarray, zone: ZoneInfo) -> None:
-    """Add the matched rows to the counts by hour; timestamps are converted to the zone. Years beyond Python's are left
-    out."""
-    times = pl.Series(pl.from_arrow(column)).filter(pl.Series(matched))
+def _hours(column: pa.ChunkedArray, zone: ZoneInfo) -> tuple[np.ndarray, list[datetime]]:
+    """The distinct hours of event times, ascending, and for each row the place of its hour among them, [rows] int64.
+
+    Timestamps are converted to the zone. The place is -1 for NULL, and for years beyond Python's.
+    """
+    times = pl.Series(pl.from_arrow(column))
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.convert_time_zone(zone.key).dt.replace_time_zone(None)
-    hours = times.cast(pl.Datetime("us")).dt.truncate("1h").alias("hour")
-    hours = hours.filter(hours.dt.year().is_between(1, 9999))
-    for hour, count in hours.value_counts().iter_rows():
-        each.over_time[hour] = each.over_time.get(hour, 0) + count
+    hours = times.cast(pl.Datetime("us")).dt.truncate("1h")
+    hours = pl.select(pl.when(hours.dt.year().is_between(1, 9999)).then(hours)).to_series()
+    places = hours.rank("dense").cast(pl.Int64).fill_null(0).to_numpy() - 1
+    return places, hours.drop_nulls().unique().sort().to_list()
+
+
+def _add_times(each: RuleBacktest, places: np.ndarray, hours: Sequence[datetime]) -> None:
+    """Add matched rows to the counts by hour; places: of their hours, -1 for none."""
+    for place, count in zip(*np.unique(places[places >= 0], return_counts=True), strict=True):
+        each.over_time[hours[place]] = each.over_time.get(hours[place], 0) + int(count)
