@@ -57,10 +57,10 @@ def implies(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: B
         True
 
     True: there is no row on which p is TRUE and q is FALSE or NULL. False: there is one. None: neither was shown within
-    the budget, or the answer depends on where a function that only Spark evaluates is TRUE (`hour(t) > 5`), or on how
-    computations (`a + 1 > 5`) depend on columns and each other. Two dependencies are known: comparisons of the same
-    values (`a < b AND b < c` implies `a <= c`), and that functions of NULL are NULL. schema: of the rows; time_zone: of
-    timestamp literals. Raises `RuleError` for a text that does not compile.
+    the budget, or the answer depends on which values make a function TRUE (`hour(t) > 5`, or any that only Spark
+    evaluates), or on how computations (`a + 1 > 5`) depend on columns and each other. Two dependencies are known:
+    comparisons of the same values (`a < b AND b < c` implies `a <= c`), and that functions of NULL are NULL. schema: of
+    the rows; time_zone: of timestamp literals. Raises `RuleError` for a text that does not compile.
     """
     return decide(p, q, schema, time_zone, budget).implied
 
