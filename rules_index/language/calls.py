@@ -101,7 +101,7 @@ def call(analyser: Analysis, node: Node) -> Value:
     arguments = _with_lambdas(analyser, node) if name in LAMBDAS else [analyser.value(child) for child in node.children]
     _check_place(analyser, node, arguments)
     _check_keys(analyser, node, arguments)
-    _check_patterns(analyser, node, arguments)
+    _check_pattern(analyser, node, arguments)
     return _typed(analyser, node, function, arguments)
 
 
@@ -193,23 +193,22 @@ def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
         )
 
 
-def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """Refuses regular expressions that Spark itself matches if they are not constant, or could stall a job."""
+def _check_pattern(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
+    """Refuses a regular expression that Spark itself matches if it is not constant, or could stall a job."""
     name: str = node.value
-    indexes = (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
-    for index in indexes:
-        if index >= len(arguments):
-            continue
-        pattern = analyser.pattern(node.children[index])
-        if pattern is None:
-            continue
-        analyser.refuse_rlike(pattern, node.children[index])
-        if not is_safe_in_java(pattern):
-            raise analyser.error(
-                "PATTERN",
-                f"Matching this pattern in {name} could take very long on some values; simplify its repetitions.",
-                node.children[index],
-            )
+    index = PATTERN_ARGUMENT.get(name)
+    if index is None or index >= len(arguments):
+        return
+    pattern = analyser.pattern(node.children[index])
+    if pattern is None:
+        return
+    analyser.refuse_rlike(pattern, node.children[index])
+    if not is_safe_in_java(pattern):
+        raise analyser.error(
+            "PATTERN",
+            f"Matching this pattern in {name} could take very long on some values; simplify its repetitions.",
+            node.children[index],
+        )
 
 
 def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[Value]) -> Value:

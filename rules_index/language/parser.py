@@ -6,7 +6,7 @@ from rules_index.errors import RuleError
 from rules_index.language import primary, value_lists
 from rules_index.language.cursor import Cursor
 from rules_index.language.nodes import MAX_VALUE_DEPTH, STEPS_OF_LEAF, STEPS_OF_LITERAL, Node, checked, make, too_deep
-from rules_index.language.tokens import END, NUMBER, STRING, Tokens, tokenise
+from rules_index.language.tokens import END, NUMBER, STRING, Tokens, tokenise, words
 
 (
     OR,
@@ -51,31 +51,7 @@ _BINARY = {
 _PREDICATES = frozenset(("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT"))
 _MOVED_IN_A_STEP = 1024
 """How many operands of AND or OR are copied in one step of work."""
-_OPERATOR_AHEAD = frozenset(
-    (
-        "=",
-        "<>",
-        "<",
-        "<=",
-        ">",
-        ">=",
-        "<=>",
-        "*",
-        "/",
-        "%",
-        ")",
-        ",",
-        "]",
-        ".",
-        "[",
-        "||",
-        "|",
-        "&",
-        "^",
-        "::",
-        END,
-    )
-)
+_OPERATOR_AHEAD = words("= <> < <= > >= <=> * / % ) , ] . [ || | & ^ ::") | {END}
 """Tokens before which the word NOT is a name, and not an operator."""
 
 
@@ -113,30 +89,7 @@ class Parser(Cursor):
         floor: list[int] = []  # positions in `operators` of open brackets
         while True:
             # An operand must follow.
-            kind = kinds[self.at]
-            if kind == "(" and not primary.opens_lambda(self):
-                floor.append(len(operators))
-                operators.append((0, "(", self.at))
-                self.at += 1
-                if kinds[self.at] in (
-                    "SELECT",
-                    "WITH",
-                    "VALUES",
-                    "TABLE",
-                ) and primary.opens_query(self):
-                    raise primary.subquery(self)
-                continue
-            if kind in ("NOT", "!") and (kind == "!" or kinds[self.at + 1] not in _OPERATOR_AHEAD):
-                if operators and operators[-1][0] > NOT:
-                    raise self.unexpected("NOT is not allowed here; put brackets around it.")
-                if lowest > NOT and not floor:
-                    raise self.unexpected("NOT is not allowed here; put brackets around it.")
-                operators.append((NOT, "not", self.at))
-                self.at += 1
-                continue
-            if kind in ("-", "+", "~") and not (kind == "-" and primary.is_negative_number(self)):
-                operators.append((UNARY, kind, self.at))
-                self.at += 1
+            if self._prefix(lowest, operators, floor):
                 continue
             start = self.at
             operands.append(primary.operand(self))
@@ -175,6 +128,29 @@ class Parser(Cursor):
     def value(self) -> Node:
         """A value expression of the grammar: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
         return self.expression(COMPARISON)
+
+    def _prefix(self, lowest: int, operators: list[tuple[int, str, int]], floor: list[int]) -> bool:
+        """Reads an opening bracket, NOT or a sign before an operand; False if the operand itself is at the cursor."""
+        kinds = self.tokens.kinds
+        kind = kinds[self.at]
+        if kind == "(" and not primary.opens_lambda(self):
+            floor.append(len(operators))
+            operators.append((0, "(", self.at))
+            self.at += 1
+            if primary.opens_query(self):
+                raise primary.subquery(self)
+            return True
+        if kind in ("NOT", "!") and (kind == "!" or kinds[self.at + 1] not in _OPERATOR_AHEAD):
+            if (operators and operators[-1][0] > NOT) or (lowest > NOT and not floor):
+                raise self.unexpected("NOT is not allowed here; put brackets around it.")
+            operators.append((NOT, "not", self.at))
+            self.at += 1
+            return True
+        if kind in ("-", "+", "~") and not (kind == "-" and primary.is_negative_number(self)):
+            operators.append((UNARY, kind, self.at))
+            self.at += 1
+            return True
+        return False
 
     def _finish(
         self,
@@ -279,7 +255,7 @@ class Parser(Cursor):
             if kinds[self.at] == "LIST":
                 return value_lists.in_list(self, left, negated, first)
             self.expect("(", "IN needs a list in brackets here.")
-            if kinds[self.at] in ("SELECT", "WITH", "VALUES", "TABLE") and primary.opens_query(self):
+            if primary.opens_query(self):
                 raise primary.subquery(self)
             children = [left, *self.list_of_expressions()]
             return make(self.tokens, "in", negated, children, first, self.at - 1)
@@ -296,14 +272,7 @@ class Parser(Cursor):
             quantifier = "ALL" if kinds[self.at] == "ALL" else "ANY"
             self.at += 2
             children = [left, *self.list_of_expressions()]
-            return make(
-                self.tokens,
-                "like",
-                (word, negated, quantifier, "\\"),
-                children,
-                first,
-                self.at - 1,
-            )
+            return make(self.tokens, "like", (word, negated, quantifier, "\\"), children, first, self.at - 1)
         children = [left, self.value()]
         escape = "\\"
         if kinds[self.at] == "ESCAPE":
@@ -312,19 +281,9 @@ class Parser(Cursor):
                 raise self.unexpected("ESCAPE needs a string of one character here.")
             escape = primary.string_literal(self)
             if len(escape) != 1 or escape > "\uffff":  # Spark counts UTF-16 units
-                raise RuleError(
-                    "LITERAL",
-                    "ESCAPE takes a string of exactly one character.",
-                    self.tokens.starts[self.at - 1],
-                )
-        return make(
-            self.tokens,
-            "like",
-            (word, negated, None, escape),
-            children,
-            first,
-            self.at - 1,
-        )
+                message = "ESCAPE takes a string of exactly one character."
+                raise RuleError("LITERAL", message, self.tokens.starts[self.at - 1])
+        return make(self.tokens, "like", (word, negated, None, escape), children, first, self.at - 1)
 
     def _is(self, left: Node, first: int) -> Node:
         kinds = self.tokens.kinds
@@ -363,11 +322,7 @@ class Parser(Cursor):
 
     def _unclosed(self, opening: int) -> RuleError:
         if self.tokens.kinds[self.at] == END:
-            return RuleError(
-                "SYNTAX",
-                "The bracket that opens here is not closed.",
-                self.tokens.starts[opening],
-            )
+            return RuleError("SYNTAX", "The bracket that opens here is not closed.", self.tokens.starts[opening])
         return self.unexpected()
 
 

@@ -15,6 +15,7 @@ from rules_index.language.typed import Constant
 
 _UNITS = words("YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND")
 _UNIT_CALLS = words("TIMESTAMPADD DATEADD DATE_ADD TIMESTAMPDIFF DATEDIFF DATE_DIFF TIMEDIFF")
+_OF_QUERIES = words("SELECT WITH VALUES TABLE")
 _BUILT_IN = (("builtin",), ("system", "builtin"))
 """The qualifiers that the name of a built-in function may have."""
 _NAME_ENDS = frozenset((")", ",", "]", END, "=", "<>", "<", "<=", ">", ">=", "<=>", "+", "*", "/", "%", ".", "["))
@@ -134,9 +135,12 @@ def opens_lambda(cursor: Cursor) -> bool:
 
 
 def opens_query(cursor: Cursor) -> bool:
-    """Whether SELECT, WITH, VALUES or TABLE at the cursor begins a query instead of naming a column."""
+    """Whether a query begins at the cursor: with SELECT, WITH, VALUES or TABLE, unless that names a column."""
+    word = cursor.tokens.kinds[cursor.at]
+    if word not in _OF_QUERIES:
+        return False
     following = cursor.tokens.kinds[cursor.at + 1]
-    if cursor.tokens.kinds[cursor.at] == "VALUES":
+    if word == "VALUES":
         return following not in _NAME_ENDS
     return following == "*" or following not in _NAME_ENDS
 
@@ -249,7 +253,7 @@ def _call(cursor: Cursor, kind: str) -> Node:
     kinds, first = tokens.kinds, cursor.at
     cursor.at += 2
     name = tokens.name(first).lower()
-    if kind == "EXISTS" and kinds[cursor.at] in ("SELECT", "WITH", "VALUES", "TABLE") and opens_query(cursor):
+    if kind == "EXISTS" and opens_query(cursor):
         raise subquery(cursor)
     if kind in ("CAST", "TRY_CAST"):
         value = cursor.expression()
