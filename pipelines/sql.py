@@ -22,6 +22,7 @@ from pipelines.local_sql.tables import why_missing
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import LakeSettings
 from pipelines.workspace import Workspace
+from rules_index.names import quoted_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,8 +148,7 @@ def _register(spark: SparkSession, known: str, location: str | None) -> None:
         spark.sql(f"DROP TABLE IF EXISTS {known}")
     if location is None:
         return
-    escaped = location.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {known} USING DELTA LOCATION '{escaped}'")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {known} USING DELTA LOCATION {quoted_text(location)}")
 
 
 def _is_at(spark: SparkSession, known: str, location: str) -> bool:

@@ -1,5 +1,5 @@
-"""Names of columns and fields as Spark compares them when case is ignored, and ids that resemble an unknown
-one."""
+"""Names of columns and fields as Spark compares them when case is ignored, names and texts as SQL writes them, and ids
+that resemble an unknown one."""
 
 from __future__ import annotations
 
@@ -67,6 +67,12 @@ def back_quoted(name: str) -> str:
 def back_quoted_path(name: str) -> str:
     """A leaf's name in Spark SQL, whatever characters its parts have."""
     return ".".join(map(back_quoted, path_parts(name)))
+
+
+def quoted_text(text: str) -> str:
+    """The text as a literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def similar_id(unknown: object, known: Iterable[object]) -> str:

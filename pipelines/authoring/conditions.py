@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rules_index.names import quoted_text
+
 
 @dataclass(frozen=True, slots=True)
 class Test:
@@ -79,15 +81,15 @@ def all_of(parts: Sequence[Condition]) -> Condition:
     return parts[0] if len(parts) == 1 else All(tuple(parts))
 
 
-def text_literal(text: str) -> str:
-    """A text as a SQL literal; a raw literal if it has backslashes and at most one kind of quote."""
+def readable_literal(text: str) -> str:
+    """A text as a SQL literal for people to read: a raw one if it has backslashes and at most one kind of quote."""
     if "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     if "'" not in text:
         return f"r'{text}'"
     if '"' not in text:
         return f'r"{text}"'
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return quoted_text(text)
 
 
 def like_text(text: str) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from pipelines.authoring.conditions import TRUE, Condition, Not, Test, any_of, text_literal
+from pipelines.authoring.conditions import TRUE, Condition, Not, Test, any_of, readable_literal
 from pipelines.authoring.foreign import Column, RefusedError
 from rules_index.language.coercion import name_of
 from rules_index.language.evaluation.datetime_parser import parse_date, parse_timestamp
@@ -186,7 +186,7 @@ class _Reader:
         spelling = self.tokens[self.position][1]
         self.position += 1
         if kind == "text":
-            return self._checked(text_literal(_unquoted(spelling)), "text")
+            return self._checked(readable_literal(_unquoted(spelling)), "text")
         if kind == "number":
             return self._checked(spelling, "number")
         if kind == "-" and self.kind() == "number":

@@ -22,7 +22,7 @@ from pipelines.authoring.conditions import (
     any_of,
     comparison,
     like_text,
-    text_literal,
+    readable_literal,
 )
 from pipelines.authoring.foreign import Column, FieldMapping, RefusedError
 from rules_index.errors import RuleError
@@ -184,7 +184,7 @@ def _with_dashes(text: str) -> list[str]:
 def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], combine: Any) -> Condition:
     """A comparison of a column with patterns, of which any or all (`combine`) must match."""
     word = "LIKE" if "cased" in modifiers else "ILIKE"
-    patterns = [text_literal(_pattern_of(each, modifiers)[0]) for each in texts]
+    patterns = [readable_literal(_pattern_of(each, modifiers)[0]) for each in texts]
     sql = column.sql
     if len(patterns) == 1:
         return comparison(sql, f"{sql} {word} {patterns[0]}", f"{sql} NOT {word} {patterns[0]}")
@@ -244,7 +244,7 @@ def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
             place = max(error.position - len(before), 0)
             message = f"{error.message} This is about position {place} of the pattern {pattern!r:.80}."
             raise RefusedError(error.error, message, place) from None
-    literal = text_literal(before + pattern)
+    literal = readable_literal(before + pattern)
     return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")
 
 
@@ -286,11 +286,11 @@ def _network(name: str, column: Column, text: str) -> Condition:
         message = f"{name} is compared with {text.strip()!r:.80}, an address within the network {network}; write that."
         raise RefusedError("VALUE", message)
     if network.prefixlen == network.max_prefixlen:
-        literal = text_literal(str(given.ip))
+        literal = readable_literal(str(given.ip))
         return comparison(column.sql, f"{column.sql} = {literal}", f"{column.sql} <> {literal}")
     whole = -(-network.prefixlen // 8)
     parts = list(itertools.islice(network.subnets(new_prefix=whole * 8), _MOST_NETWORKS))
     heads = [r"\.".join(str(each.network_address).split(".")[:whole]) for each in parts]
     head = [f"(?:{'|'.join(heads)})"] if whole else []
-    literal = text_literal("^" + r"\.".join([*head, *[_OCTET] * (4 - whole)]) + r"\z")
+    literal = readable_literal("^" + r"\.".join([*head, *[_OCTET] * (4 - whole)]) + r"\z")
     return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")

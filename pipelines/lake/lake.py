@@ -19,6 +19,7 @@ from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, refuse_if_not_writable, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
 from pipelines.table_definitions import CHECKPOINT_EVERY_IN_STORE, FIXED_TABLES, LAKE_TABLES, Table, scope_of_table
+from rules_index.names import quoted_text
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -243,18 +244,13 @@ def arrow_schema(table: Table, id_type: str = "string") -> pa.Schema:
 
 def create_statement(sql_name: str, table: Table, id_type: str = "string") -> str:
     """The CREATE TABLE statement of the table, for Spark SQL."""
+    types = [id_type if c.name == "rule_id" and table.name == "rules" else c.type for c in table.columns]
     columns = ", ".join(
-        f"{c.name} {id_type if c.name == 'rule_id' and table.name == 'rules' else c.type} COMMENT {_text(c.comment)}"
-        for c in table.columns
+        f"{c.name} {kind} COMMENT {quoted_text(c.comment)}" for c, kind in zip(table.columns, types, strict=True)
     )
     partition = f" PARTITIONED BY ({', '.join(table.partition_by)})" if table.partition_by else ""
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in table.properties.items())
     return f"CREATE TABLE IF NOT EXISTS {sql_name} ({columns}) USING DELTA{partition} TBLPROPERTIES ({properties})"
-
-
-def _text(value: str) -> str:
-    """A text as a literal of Spark SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 _FAR = 1_000_000

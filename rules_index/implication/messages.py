@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.names import quoted_text
+
 _WITH_NULL = re.compile(r"(?is)(?P<left>.+?)(?P<is>(?<![<>])==?|<>|!=)\s*null|null\s*(?P<was>==?|<>|!=)(?P<right>.+)")
 _ASKED = {"=": "IS NULL", "==": "IS NULL", "<>": "IS NOT NULL", "!=": "IS NOT NULL"}
 _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
@@ -194,14 +196,10 @@ def _texts(column: pa.Array) -> list[str | None]:
     """Values as text, None for NULL."""
     t = pa.types
     if t.is_string(column.type):
-        return [None if value is None else _quoted_value(value) for value in column.to_pylist()]
+        return [None if value is None else quoted_text(value) for value in column.to_pylist()]
     if t.is_binary(column.type):
         return [None if value is None else f"X'{value.hex()}'" for value in column.to_pylist()]
     if t.is_nested(column.type):
         return [None if value is None else json.dumps(value, default=str) for value in column.to_pylist()]
     texts: list[str | None] = pc.cast(column, pa.string()).to_pylist()
     return texts
-
-
-def _quoted_value(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rules_index.domains.values import NAN_KEY, Key, decimals, float_key
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.implication.value_ranges import KeyRange
-from rules_index.names import back_quoted_path
+from rules_index.names import back_quoted_path, quoted_text
 
 _INFINITY_KEY = float_key(float("inf"))
 _DAY = 86_400_000_000
@@ -28,7 +28,7 @@ def literal_of(key: Key, data_type: pa.DataType) -> str:
     if t.is_boolean(data_type):
         return "TRUE" if key else "FALSE"
     if t.is_string(data_type):
-        return "'" + key.decode().replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return quoted_text(key.decode())
     if t.is_binary(data_type):
         return f"X'{key.hex().upper()}'"
     if t.is_floating(data_type):

@@ -18,6 +18,7 @@ from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import EQUALITIES, ConstantComparison, ParsedRule
 from rules_index.language.coercion import STRING, is_decimal, is_float, is_number
 from rules_index.language.nodes import Node
+from rules_index.names import quoted_text
 
 _LEAST_ROWS, _MOST_LISTED = 1_000, 20
 """A value that no known one resembles is reported only for a source of at least so many rows, and a column of at most
@@ -69,7 +70,7 @@ def _padded(rule: ParsedRule, each: ConstantComparison, text: str, known: KnownV
     meant = known.near(text) if known is not None else None
     message = (
         f"{rule.words(each.constant_node)} has a blank {where}, and a text without it is a different one. Write "
-        f"{_literal(meant if meant is not None else plain)}, or trim({rule.words(each.subject)}) where the column "
+        f"{quoted_text(meant if meant is not None else plain)}, or trim({rule.words(each.subject)}) where the column "
         "has blanks too."
     )
     return rule.mistake(PADDED_TEXT, each.node, message)
@@ -81,8 +82,8 @@ def _unknown(rule: ParsedRule, each: ConstantComparison, text: str, known: Known
     name, near = rule.words(each.subject), known.near(text)
     if near is not None and near not in rule.literals:
         message = (
-            f"{_looked_at(known)} {quoted(name)} = {rule.words(each.constant_node)}, and some have {_literal(near)}. "
-            f"Write {_literal(near)} if that is meant; letters, accents and blanks all count."
+            f"{_looked_at(known)} {quoted(name)} = {rule.words(each.constant_node)}, and some have "
+            f"{quoted_text(near)}. Write {quoted_text(near)} if that is meant; letters, accents and blanks all count."
         )
         return rule.mistake(UNKNOWN_VALUE, each.node, message)
     return _of_few(rule, each, known) if near is None and each.node.kind == "compare" else None
@@ -93,7 +94,7 @@ def _of_few(rule: ParsedRule, each: ConstantComparison, known: KnownValues) -> M
     texts = known.texts or frozenset()
     if not known.complete or known.rows < _LEAST_ROWS or not 0 < len(texts) <= _MOST_LISTED:
         return None
-    listed = ", ".join(map(_literal, sorted(texts)))
+    listed = ", ".join(map(quoted_text, sorted(texts)))
     name, constant = rule.words(each.subject), rule.words(each.constant_node)
     message = (
         f"{_looked_at(known)} {quoted(name)} = {constant}; its values are {listed}. Correct the text, or leave it "
@@ -124,7 +125,9 @@ def _keys(rule: ParsedRule) -> Iterator[Mistake]:
         if near is None and not few:
             continue
         what = "item" if node.value in ("array_contains", "array_position") else "key"
-        suggestion = f"Write {_literal(near)}" if near is not None else f"Its {what}s are {_listed(known)}: correct it"
+        suggestion = (
+            f"Write {quoted_text(near)}" if near is not None else f"Its {what}s are {_listed(known)}: correct it"
+        )
         message = (
             f"{_looked_at(known)} the {what} {rule.words(key)} in {quoted(rule.words(holder))}. {suggestion}, or leave "
             "the rule if such rows will still come."
@@ -136,7 +139,7 @@ _LOOK_UPS = frozenset(("element_at", "try_element_at", "map_contains_key", "arra
 
 
 def _listed(known: KnownValues) -> str:
-    return ", ".join(map(_literal, sorted(known.texts or ())))
+    return ", ".join(map(quoted_text, sorted(known.texts or ())))
 
 
 def wildcards(rule: ParsedRule) -> Iterator[Mistake]:
@@ -169,11 +172,11 @@ def _without(rule: ParsedRule, node: Node, pattern: Node, text: str, negated: bo
     if "*" in text:
         return (
             f"{shown} has no wildcard: those of LIKE are % for any text and _ for one character, and * is an "
-            f"ordinary character. Write {_literal(text.replace('*', '%'))}."
+            f"ordinary character. Write {quoted_text(text.replace('*', '%'))}."
         )
     equal = f"{name} {'<>' if negated else '='} {shown}"
     return (
-        f"{shown} has no wildcard, so LIKE matches only exactly this text. Write {_literal(f'%{text}%')} for texts "
+        f"{shown} has no wildcard, so LIKE matches only exactly this text. Write {quoted_text(f'%{text}%')} for texts "
         f"that contain it, or {quoted(equal)}."
     )
 
@@ -236,7 +239,3 @@ def _words(name: str) -> frozenset[str]:
 
 def _plain(number: float) -> str:
     return f"{number:.6g}"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
