@@ -211,8 +211,6 @@ def matched_ids(compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa
     These are the rules that differ; without an index there are none."""
     if compiled is None:
         return _empty(len(batch), replaced)
-    if not compiled.inputs:
-        batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
     offsets, ordinals, _ = compiled.match_ordinals(batch)
     values = pa.DictionaryArray.from_arrays(pa.array(ordinals), compiled.ids.cast(replaced.id_type))
     return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), values)

@@ -96,8 +96,7 @@ class RowChecks:
         rows = len(batch)
         outcomes = np.full((len(self.names), rows), len(_OUTCOMES), np.int8)
         if self.compiled is not None:
-            given = batch if self.compiled.inputs else pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
-            offsets, ordinals, _ = self.compiled.match_ordinals(given)
+            offsets, ordinals, _ = self.compiled.match_ordinals(batch)
             ids = self.compiled.ids.to_numpy()[ordinals]
             owner = np.repeat(np.arange(rows), np.diff(offsets))
             outcomes[ids // len(_OUTCOMES), owner] = ids % len(_OUTCOMES)

@@ -90,7 +90,7 @@ def _matched(
         start = 0
         while start < len(batch):
             part = batch.slice(start, rows_at_once)
-            offsets, ordinals, raised = _ordinals(compiled, part)
+            offsets, ordinals, raised = compiled.match_ordinals(part)
             first = 0
             while first < len(part):
                 fitting = int(np.searchsorted(offsets, offsets[first] + 2 * most_matches, side="right")) - 1
@@ -171,13 +171,6 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _ordinals(compiled: CompiledRules, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
-    """`match_ordinals`, also for rules that read no column. Thread-safe."""
-    if not compiled.inputs:
-        batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
-    return compiled.match_ordinals(batch)
 
 
 def _id_lists(offsets: np.ndarray, ordinals: np.ndarray, all_ids: pa.Array) -> pa.ListArray:
