@@ -40,6 +40,7 @@ from pipelines.table_definitions import (
     joined_columns,
     scope_tables,
 )
+from rules_index.join import MOST_STREAMS
 
 FILE_NAME = "deltatag.toml"
 CONFIG_VARIABLE = "DELTATAG_CONFIG"
@@ -305,8 +306,8 @@ def _start(section: Section) -> Start:
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     section.expect("streams", "on", "window", "lateness", "engine", "method", "annotations", "owners")
     members = section.texts("streams")
-    if not 2 <= len(members) <= 6:
-        raise section.error("streams", "a join has two to six streams")
+    if not 2 <= len(members) <= MOST_STREAMS:
+        raise section.error("streams", f"a join has two to {MOST_STREAMS} streams")
     for member in members:
         if member not in streams:
             raise section.error("streams", f"there is no stream {member!r}; the streams are: {', '.join(streams)}")

@@ -1,1 +1,3 @@
 """Rules over joined rows: matched in batches of several streams' rows, or row by row as in the paper (`pdfa`)."""
+
+MOST_STREAMS = 6

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rules_index.errors import RulesIndexError, SchemaError
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.inputs import find_column
+from rules_index.join import MOST_STREAMS
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import quote
@@ -27,7 +28,6 @@ ACROSS = -1
 """The owner of an attribute that is computed from several streams, or from the joined row's event time."""
 UNKNOWN = -2
 """The owner of an attribute that only Spark can evaluate, from several streams."""
-MOST_STREAMS = 6
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def test_start(tmp_path: Path, text: str, expected: Start) -> None:
         (MINIMAL + '[streams.rules]\nsource = "x"\n', "[streams.rules]", "already taken"),
         (STREAM + '[streams.flights_tagged]\nsource = "x"\n', "[streams.flights_tagged]", "already taken"),
         (MINIMAL + '[streams."a b"]\nsource = "x"\n', "[streams.a b]", "letters, digits"),
-        (PAIR + '[joins.j]\nstreams = ["flights"]\n', "[joins.j] streams", "two to six"),
+        (PAIR + '[joins.j]\nstreams = ["flights"]\n', "[joins.j] streams", "two to 6"),
         (PAIR + '[joins.j]\nstreams = ["flights", "snow"]\n', "[joins.j] streams", "no stream 'snow'"),
         (PAIR + '[joins.j]\nstreams = ["flights", "weather"]\nwindow = "1 h"\n', "[joins.j] on", "number of key"),
         (JOIN + 'window = "1 s"\nmethod = "naive"\n', "[joins.j] method", "one of batch, pdfa, found 'naive'"),
