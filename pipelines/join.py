@@ -35,7 +35,8 @@ class JoinResult:
     """What one run of a join did; `batches` is 0 if nothing was due.
 
     rows: new rows taken from all sides; joined: joined rows written; quarantined: rows that came too late;
-    source_versions: the last version taken of each stream; notices: sentences that people should read.
+    source_versions: the last version taken of each stream; notices: sentences that people should read; errors: for
+    each rule, on how many rows one of its predicates was left out because it had ended Spark.
     """
 
     join: str

@@ -120,7 +120,7 @@ def table_to_write(uri: str, name: str = "", version: int | None = None) -> Delt
     return table
 
 
-def refuse_if_not_writable(uri: str, name: str = "") -> None:
+def refuse_if_not_writable(uri: str, name: str) -> None:
     """TableError if this user may not write in the folder of the table at `uri`; `name` as for `table_to_write`."""
     folder = local_folder(delta_rs_uri(uri))
     if folder is None or all(os.access(Path(folder, log), os.W_OK) for log in ("", "_delta_log")):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 
-def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str, matches: str | None = None) -> str | None:
+def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str, matches: str | None) -> str | None:
     """A message if the table of tagged rows, or that of their matches, is gone after the micro-batch `last`, or if
     there are tagged rows although `runs` has no micro-batch of the scope; else None.
 
@@ -43,9 +43,7 @@ def lost_rows(lake: Lake, tagged: str, last: MicroBatch | None, command: str, ma
     )
 
 
-def restored_rows(
-    lake: Lake, scope: str, tables: Iterable[str], command: str, matches: str | None = None
-) -> str | None:
+def restored_rows(lake: Lake, scope: str, tables: Iterable[str], command: str, matches: str | None) -> str | None:
     """A message if a RESTORE of one of a scope's tables has undone its last micro-batch, whose rows would never be
     written again, or only in the table of matches its last re-tag; else None.
 
