@@ -250,11 +250,14 @@ def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding]) -> l
     condition = " AND ".join(each.condition for each in ranges.values())
     zone = scope.workspace.configuration.rules.time_zone
     lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
-    explained = {(each.rule_id, (each.text or "").lower()) for each in known if each.kind in _EXPLAIN_RANGE}
+    explained: dict[str | int | None, list[str]] = {}
+    for each in known:
+        if each.kind in _EXPLAIN_RANGE:
+            explained.setdefault(each.rule_id, []).append((each.text or "").lower())
     return [
         Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
         for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone, lists).items()
-        if column is None or not any(rule_id == rule and column.lower() in text for rule, text in explained)
+        if column is None or not any(column.lower() in text for text in explained.get(rule_id, ()))
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.lake.runs import DONE, MicroBatch, record_plan
-from pipelines.lint import Finding, LintResult, lint_scopes
+from pipelines.lint import Finding, LintResult, _of_source, lint_scopes
 from pipelines.lint_kinds import KINDS
 from pipelines.scopes import scope_of
 from pipelines.sources import known_values as known_values_module
 from pipelines.sources.known_values import source_values
 from pipelines.sources.value_ranges import source_ranges
-from rules_index.implication.kinds import LINT_KINDS
+from rules_index.implication.kinds import LINT_KINDS, UNIT
+from tests.unit.language.clock import within
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 ROWS = pl.DataFrame(
@@ -104,6 +106,16 @@ def test_rules_refused_for_their_severity_are_told_and_left_out(new_workspace, a
     compile_scopes(found)
     rejects = found.lake.arrow("rule_rejects").to_pylist()
     assert [(each["rule_id"], each["error"]) for each in rejects] == [("a", "UNKNOWN_SEVERITY")]
+
+
+def test_what_explains_a_range_is_looked_up_by_rule(workspace) -> None:
+    ids = [f"r{number}" for number in range(4_000)]
+    rules = pl.DataFrame({"rule_id": ids, "expression": "name = 'z'", "valid_from": None, "valid_to": None})
+    known = [Finding(each, UNIT, "", text="x > 5") for each in ids]
+    started = time.process_time()
+    found = _of_source(scope_of(workspace, "s"), rules, known)
+    assert within(0.5, time.process_time() - started)  # with a look at each rule for each other one: a second and more
+    assert [each.rule_id for each in found] == sorted(ids)
 
 
 def test_the_ranges_of_a_source(workspace) -> None:
