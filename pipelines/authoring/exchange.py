@@ -35,6 +35,7 @@ from rules_index.language.coercion import spark_type
 READERS = {"sigma": read_sigma, "dmn": read_dmn}
 """Readers of rules in other languages than the table's own columns."""
 _ATTEMPTS = 5
+"""Maximum number of attempts of an import if others edit the table in the meantime."""
 _REMOVED = "__removed"
 _PLACE = "__place"
 _FAR_BOUNDS = (

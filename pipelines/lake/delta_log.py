@@ -32,6 +32,7 @@ from rules_index.workers.delta_file_writer import partition_text
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, source_files
 
 _ATTEMPTS = 100
+"""Maximum number of attempts of a commit if others commit first."""
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 ADD_COLUMNS = "ADD COLUMNS"
 """The operation of a commit that appends columns."""

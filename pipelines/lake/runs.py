@@ -30,6 +30,7 @@ DONE = "done"
 RESET = "reset"
 
 _ATTEMPTS = 20
+"""Maximum number of attempts of a commit to `runs` if others commit first."""
 _COMPACT_EVERY = 100
 COMPACTED_BYTES = 1 << 18
 """Size in bytes from which a file of `runs` is not compacted; it bounds what a run reads and rewrites."""

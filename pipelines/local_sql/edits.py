@@ -32,6 +32,7 @@ _MOST_NAMED = 1_000
 _MOST_NAMED_WHOLE = 100
 """Maximum number of rows that a commit's predicate names by several columns."""
 _ATTEMPTS = 20
+"""Maximum number of attempts of a statement if others edit the table in the meantime."""
 _AGAIN = "The statement has changed nothing: free some space and execute it again."
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MAPPING = "delta.columnMapping.mode"
 _ATTEMPTS = 5
+"""Maximum number of attempts of a table's fence if others commit first."""
 
 
 def prepare_tables(

@@ -29,7 +29,7 @@ from rules_index.explaining.keys import (
     values_of,
 )
 from rules_index.explaining.list_values import keys_near
-from rules_index.explaining.readable import readable_near
+from rules_index.explaining.readable_numbers import readable_near
 from rules_index.explaining.truth import Truths, keys_of
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.language import constants

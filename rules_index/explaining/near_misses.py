@@ -19,7 +19,7 @@ from rules_index.domains.values import is_indexable
 from rules_index.errors import SchemaError
 from rules_index.explaining.candidates import candidates, repeated
 from rules_index.explaining.evaluation import inputs_of_row, truth_of_parts
-from rules_index.explaining.readable import readable_near, shortest
+from rules_index.explaining.readable_numbers import readable_near, shortest
 from rules_index.explaining.rule import Part
 from rules_index.explaining.tree import Change, NearMiss
 from rules_index.explaining.truth import FALSE, TRUE, Truths
