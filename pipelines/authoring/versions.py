@@ -306,6 +306,7 @@ def _matches_in(lake: Lake, name: str, rule_id: str | int) -> list[Counts]:
 
 
 def _counted(lake: Lake, name: str, version: int | None, rule_id: str | int) -> Counts:
+    """How many rows the rule matched in a version of a tagged table, by the version of `rules` that tagged them."""
     counts: Counts = {}
     for batch in tagged_rows(lake, name, [IDS, "rules_version"], version=version):
         found = coded(batch.column(IDS))
