@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules_index.domains.values import is_indexable
 from rules_index.errors import RuleError
-from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
+from rules_index.language import calls, computation, constants, list_conditions, moved_casts, operations, references
 from rules_index.language.analysis import CONDITION_TYPES, Value, evaluated_once
 from rules_index.language.branches import common_outcome, is_never_true
 from rules_index.language.case_conversions import in_any_case
@@ -68,7 +68,7 @@ class Analyser:
             "distinct": self._distinct,
             "between": self._between,
             "in": self._in,
-            "in_list": partial(value_lists.in_list_value, self),
+            "in_list": partial(list_conditions.in_list_value, self),
             "like": self._like,
             "rlike": self._rlike,
             "is": self._is,
@@ -132,7 +132,7 @@ class Analyser:
     def derived_text(self, node: Node, data_type: pa.DataType, text: str) -> Leaf:
         """The column that Spark evaluates for a text, at the cost of a node."""
         if self.tokens.names_lists:
-            value_lists.refuse_lists(self, node)
+            list_conditions.refuse_lists(self, node)
         check_costs(self, self.bounders, node)
         digest = hashlib.sha256(f"{text}\0{data_type}".encode()).hexdigest()[:16]
         return Leaf(f"derived_{digest}", data_type, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules_index.errors import RuleError
-from rules_index.language import primary, value_lists
+from rules_index.language import list_conditions, primary
 from rules_index.language.cursor import Cursor
 from rules_index.language.nodes import MAX_VALUE_DEPTH, STEPS_OF_LEAF, STEPS_OF_LITERAL, Node, checked, make, too_deep
 from rules_index.language.tokens import END, NUMBER, STRING, Tokens, tokenise, words
@@ -253,7 +253,7 @@ class Parser(Cursor):
             return make(self.tokens, "between", negated, children, first, self.at - 1)
         if word == "IN":
             if kinds[self.at] == "LIST":
-                return value_lists.in_list(self, left, negated, first)
+                return list_conditions.in_list(self, left, negated, first)
             self.expect("(", "IN needs a list in brackets here.")
             if primary.opens_query(self):
                 raise primary.subquery(self)
