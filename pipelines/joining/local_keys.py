@@ -50,7 +50,8 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def comparable(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of the key in its common type, normalised so that values are identical exactly if `=` is TRUE."""
+    """A column of the key in its common type, normalised so that values are identical exactly if `=` is TRUE;
+    NeedsSparkError for a value that this type cannot hold."""
     try:
         if pa.types.is_floating(kind):
             # integers beyond 2 ** 53 are rounded to doubles, as Spark rounds them

@@ -259,7 +259,7 @@ below it, a million in a tenth of a second, and cannot be interrupted."""
 
 
 def open_delta(uri: str, version: int | None, what: str, advice: str, moves_on: bool = False) -> DeltaTable:
-    """The Delta table at `uri`, to read; MissingTableError or TableError, which name `what`, on failure.
+    """The Delta table at `uri`, to read; MissingTableError, AccessError or TableError, which name `what`, on failure.
 
     It is shared with others (`table_cache.shared_table`, which says what `moves_on` is): write through `Lake.writable`.
     """

@@ -37,7 +37,8 @@ _AGAIN = "The statement has changed nothing: free some space and execute it agai
 
 
 def insert(workspace: Workspace, statement: Insert) -> pa.Table:
-    """Append the rows; returns a table without columns, as Spark does. TableError if the table cannot be written."""
+    """Append the rows; returns a table without columns, as Spark does. TableError if the table cannot be written,
+    NeedsSparkError for rows or a table that only Spark can judge or write."""
     from deltalake import write_deltalake
 
     def write(table: LocalTable) -> pa.Table:
@@ -73,7 +74,10 @@ def change(workspace: Workspace, statement: Change) -> pa.Table:
 
 
 def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable], pa.Table]) -> pa.Table:
-    """The result of `write` on the newest version of an editable table; tried again after a concurrent commit."""
+    """The result of `write` on the newest version of an editable table; tried again after a concurrent commit.
+
+    TableError if the table cannot be written; NeedsSparkError if only Spark can write it.
+    """
     from deltalake import exceptions
 
     for attempt in range(_ATTEMPTS):

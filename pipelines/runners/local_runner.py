@@ -146,7 +146,8 @@ class LocalRunner:
         raise NeedsSparkError("deltatag is looking for the predicates that ended Spark")
 
     def write(self, job: Job, resumed: bool) -> dict[str, Any]:
-        """Write the micro-batch's tables: quarantine, matches, tagged rows; returns its figures."""
+        """Write the micro-batch's tables: quarantine, matches, tagged rows; returns its figures. NeedsSparkError if
+        only Spark can do that."""
         batch, plan = job.batch, job.batch.plan
         self._zone = job.compiled.time_zone
         if reason := why_spark_evaluates(job.compiled):

@@ -159,7 +159,8 @@ class Section:
 
 
 def substituted(value: Any, path: Path, where: str = "") -> Any:
-    """A value of the document with each `${NAME}` in its texts replaced by the environment variable."""
+    """A value of the document with each `${NAME}` in its texts replaced by the environment variable; ConfigurationError
+    if one is not set."""
     if isinstance(value, str):
 
         def environment(found: re.Match[str]) -> str:

@@ -145,7 +145,8 @@ class Source:
         return with_later_columns(self.log, taken, self.snapshot, self.version, self._keeps_columns)
 
     def retake(self, plan: Mapping[str, Any]) -> Slice:
-        """The slice of a plan, with exactly the same files; SourceError if they are no longer known."""
+        """The slice of a plan, with exactly the same files; SourceError if they are no longer known, SourceChangedError
+        if the source was replaced."""
         start, end = position_from_plan(plan["start"]), position_from_plan(plan["end"])
         if plan["table_id"] != self.table_id:
             raise SourceChangedError(

@@ -184,7 +184,8 @@ def tables_of(scope: str, plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def combined_results(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
-    """The combined results of a micro-batch's pieces, from the rows that `tagged_files.write_files` gives."""
+    """The combined results of a micro-batch's pieces, from the rows that `tagged_files.write_files` gives; TableError
+    if a file that a worker wrote is not visible here."""
     entries: dict[str, list[str]] = {name: [] for name in task.folders}
     figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
     for row in results:

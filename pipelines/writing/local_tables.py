@@ -43,7 +43,7 @@ def prepare_tables(
     layout_of: LayoutOf,
 ) -> None:
     """Create missing tables, empty existing ones if `from_scratch`, and add the columns, and fields of structs, that a
-    source has been given since; other changes to existing tables are left to Spark.
+    source has been given since; NeedsSparkError for other changes to existing tables, and odd names of columns.
 
     layout_of: `writing.files.layout_of`, or for a join `joined_layout_of`.
     """

@@ -66,7 +66,7 @@ def implies(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: B
 
 
 def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Budget | None = None) -> Decision:
-    """`implies`, with the row that refutes it."""
+    """`implies`, with the row that refutes it. Raises `RuleError` as `implies` does."""
     compiled = compile_rules([(_P, p), (_Q, q)], schema, engine="scan", time_zone=time_zone)
     for reject in compiled.rejects.to_pylist():
         which = "first" if reject["rule_id"] == _P else "second"

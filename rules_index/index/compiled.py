@@ -147,7 +147,8 @@ class CompiledRules:
         expression: an event that is itself an expression: a conjunction whose parts are about one column each, such as
         `price BETWEEN 10 AND 20 AND kind <> 'a'`. It matches a rule if, for each attribute that the rule names, it
         offers a value (or NULL) that satisfies the rule (BE-Tree, section 3.2). It offers nothing for columns that it
-        does not name. Columns that no rule reads are ignored. Raises `RuleError` for any other text.
+        does not name. Columns that no rule reads are ignored. Raises `RuleError` for any other text, `ArtifactError` if
+        a stored index is damaged.
         """
         event = self._event_reader.event(expression)
         if event is None:

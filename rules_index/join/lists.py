@@ -29,7 +29,8 @@ class Lists(NamedTuple):
 
 def fill_lists(rows: OrderedRows, matched: Sequence[tuple[np.ndarray, np.ndarray]], parts: Sequence[int]) -> Lists:
     """Makes the lists. matched: for each stream, offsets [rows + 1] int64 and ordinals [.] int32 of the parts that hold
-    on each row; parts: the number of parts of each stream."""
+    on each row; parts: the number of parts of each stream. Raises `RulesIndexError` for more entries than 32 bits can
+    number."""
     filled = [
         _fill(offsets, ordinals, rows.new, int(rows.begin[stream]), parts[stream])
         for stream, (offsets, ordinals) in enumerate(matched)

@@ -17,7 +17,7 @@ from rules_index.language.typed import Constant, Operation
 
 
 def in_list(cursor: Cursor, left: Node, negated: bool, first: int) -> Node:
-    """Reads `LIST('name')` behind IN; the cursor is at the word LIST."""
+    """Reads `LIST('name')` behind IN; the cursor is at the word LIST. Raises `RuleError` if no name follows it."""
     tokens, at = cursor.tokens, cursor.at
     found = NAMED.match(tokens.text, tokens.starts[at])
     if found is None:
