@@ -57,6 +57,9 @@ _SPEED = {
 _WRITING = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """How Spark writes timestamps. Of its default, INT96, Polars and delta-rs only read the years 1678 to 2261: they show
 other years for the rest, or raise an error. INT96 has no statistics in a file either."""
+_READING = {"spark.sql.parquet.fieldId.read.enabled": "true"}
+"""Delta refuses to read a table with column mapping by id without it, and sets it only in a session that has analysed a
+statement, which a new one may not have done when it reads its first table."""
 
 
 def open_session(
@@ -76,7 +79,7 @@ def open_session(
             "cluster itself (spark-submit, or a job of the platform)."
         )
     session = base.newSession()
-    for name, value in {**_SPEED, **_WRITING, **configuration.spark}.items():
+    for name, value in {**_SPEED, **_WRITING, **_READING, **configuration.spark}.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
     # until Delta is used, Spark does not know Delta's settings and calls them not modifiable; they can be set anyway

@@ -14,6 +14,7 @@ from pipelines.lint import lint_scopes
 from pipelines.sql import statement_result
 from pipelines.status import status
 from pipelines.tag import tag_stream
+from quality.gates import source_gate
 from tests.cases import soak_but
 
 ODD = [
@@ -88,6 +89,19 @@ def test_columns_of_any_names_are_tagged_joined_and_queried(new_workspace, add_r
     assert [each.problem for each in status(workspace) if each.scope != "u"] == [None, None]
     lint_scopes(workspace)
     assert tag_stream(workspace, "s").batches == 0
+
+
+def test_a_source_mapped_by_id_is_the_first_table_that_a_session_reads(
+    spark, new_workspace, add_rules, tmp_path
+) -> None:
+    path = str(tmp_path / "s")
+    spark.sql(f"CREATE TABLE delta.`{path}` (x BIGINT) USING delta TBLPROPERTIES ({MAPPED.replace('name', 'id')})")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1), (-1)")
+    workspace = new_workspace({"s": {"source": path, "checks": {"positive": "x > 0"}}})
+    assert source_gate(workspace, "s").reason is None
+    add_rules(workspace, ("all", "s", "x < 5"))
+    compiled(workspace)
+    assert tag_stream(workspace, "s").rows == 2
 
 
 def test_column_mapping_comes_only_where_a_name_asks_for_it(new_workspace, add_rules) -> None:
