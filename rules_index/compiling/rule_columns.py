@@ -194,8 +194,8 @@ def pairs_of(rules: Any) -> Iterator[list[tuple[Any, Any]]]:
     while block := list(islice(remaining, _BLOCK)):
         kinds = {type(pair) for pair in block}
         try:
-            if not kinds.isdisjoint((str, bytes)):
-                raise TypeError("a text of two letters would be taken apart")
+            if any(issubclass(kind, (str, bytes, Mapping)) for kind in kinds):
+                raise TypeError("two letters, or the keys of a row with two columns, would be taken for a pair")
             pairs = [(rule_id, expression) for rule_id, expression in block]
         except (TypeError, ValueError):
             names = " and ".join(sorted(kind.__name__ for kind in kinds))

@@ -22,7 +22,7 @@ from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrices, code_matrix
 from rules_index.index.engine import Matching
 from rules_index.index.explanation import Explanation
-from rules_index.index.inputs import as_table
+from rules_index.index.inputs import as_table, read_leaf
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
 from rules_index.index.shared_files import SharedFile, is_shared
@@ -147,8 +147,9 @@ class CompiledRules:
         expression: an event that is itself an expression: a conjunction whose parts are about one column each, such as
         `price BETWEEN 10 AND 20 AND kind <> 'a'`. It matches a rule if, for each attribute that the rule names, it
         offers a value (or NULL) that satisfies the rule (BE-Tree, section 3.2). It offers nothing for columns that it
-        does not name. Columns that no rule reads are ignored. Raises `RuleError` for any other text, `ArtifactError` if
-        a stored index is damaged.
+        does not name, nor for what rules compute of columns (`a + b > 5`, `lower(a) = 'x'`, `a IN LIST('x')`). Columns
+        that no rule reads are ignored. Raises `RuleError` for any other text, `ArtifactError` if a stored index is
+        damaged.
         """
         event = self._event_reader.event(expression)
         if event is None:
@@ -186,6 +187,9 @@ class CompiledRules:
 
     def _code_chunks(self, table: pa.Table) -> Iterator[tuple[np.ndarray, dict[int, np.ndarray]]]:
         """What `codes` returns, for up to `CHUNK_ROWS` rows at a time."""
+        if not table.num_rows:  # a batch without rows must have the columns, too
+            for leaf in self.inputs:
+                read_leaf(table, leaf)
         for start in range(0, table.num_rows, CHUNK_ROWS):
             # a slice of a table without columns does not limit itself to the rows that are left
             chunk = table.slice(start, min(CHUNK_ROWS, table.num_rows - start))

@@ -75,6 +75,8 @@ def test_mixed_ids_and_missing_columns_are_refused() -> None:
         ri.compile_rules([("a", "a = 1"), (1, "a = 1")], SCHEMA)
     with pytest.raises(ri.RulesIndexError, match="no column expression"):
         ri.compile_rules(pa.table({"rule_id": ["a"]}), SCHEMA)
+    with pytest.raises(ri.RulesIndexError, match="Its items are dict"):  # not the pair of the keys
+        ri.compile_rules([{"rule_id": "a", "expression": "a = 1"}], SCHEMA)
     with pytest.raises(ri.RulesIndexError, match="no engine"):
         ri.compile_rules([("a", "a = 1")], SCHEMA, engine="magic")
 
@@ -88,6 +90,14 @@ def test_batches_of_another_shape_are_refused() -> None:
         compiled.match(pa.table({"a": [1], "nested": [{"x": 1}]}))
     with pytest.raises(ri.SchemaError, match="no field x"):
         compiled.match(pa.table({"a": pa.array([1], pa.int32()), "nested": [{"y": 1}]}))
+
+
+def test_batches_without_rows_must_have_the_columns_too() -> None:
+    compiled = ri.compile_rules([("a", "a = 1")], SCHEMA)
+    assert compiled.match(pa.table({"a": pa.array([], pa.int32())})).to_pylist() == []
+    for batch in (pa.table({"b": pa.array([], pa.int32())}), pa.table({"a": pa.array([], pa.int64())}), pa.table({})):
+        with pytest.raises(ri.SchemaError, match="column a"):
+            compiled.match(batch)
 
 
 def test_nested_fields_come_within_their_struct_or_alone() -> None:
