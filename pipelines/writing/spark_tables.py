@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pipelines.writing.configured_tables import ConfiguredTable
 
 _MAPPING = "delta.columnMapping.mode"
+_DEFAULTS = "spark.databricks.delta.properties.defaults"
+_PLAIN = {_MAPPING: "none", "delta.enableTypeWidening": "false", "delta.checkpointPolicy": "classic"}
+"""Properties that a table gets if the session has other defaults, with which delta-rs could not read it."""
 _ATTEMPTS = 5
 """Maximum number of attempts of a table's fence if others commit first."""
 
@@ -91,7 +94,8 @@ def create_table(workspace: Workspace, name: str, definition: Definition, replac
         builder = builder.tableName(lake.sql_name(name))
     builder = builder.addColumns(columns)
     mapping = {_MAPPING: "name"} if odd_names(definition.fields) else {}
-    for key, value in {**definition.properties, **mapping}.items():
+    plain = {key: value for key, value in _PLAIN.items() if spark.conf.get(key.replace("delta", _DEFAULTS, 1), None)}
+    for key, value in {**definition.properties, **plain, **mapping}.items():
         builder = builder.property(key, value)
     if definition.cluster_by:
         builder = builder.clusterBy(*map(quoted, definition.cluster_by))

@@ -111,10 +111,12 @@ def test_column_mapping_comes_only_where_a_name_asks_for_it(new_workspace, add_r
     workspace.spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 2)")
     add_rules(workspace, ("all", "s", "x > 0"))
     compiled(workspace)
+    for default, value in (("columnMapping.mode", "name"), ("enableTypeWidening", "true"), ("checkpointPolicy", "v2")):
+        workspace.spark.conf.set(f"spark.databricks.delta.properties.defaults.{default}", value)
     tag_stream(workspace, "s")
     for name in ("s_tagged", "s_matches", "quarantine_s"):
         assert DeltaTable(workspace.lake.uri(name)).protocol().min_reader_version == 1
-        assert "columnMapping" not in json.dumps(DeltaTable(workspace.lake.uri(name)).metadata().configuration)
+        assert '"name"' not in json.dumps(DeltaTable(workspace.lake.uri(name)).metadata().configuration)
     workspace.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({MAPPED})")
     workspace.spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN `new one` BIGINT")
     workspace.spark.sql(f"INSERT INTO delta.`{path}` VALUES (2, 3, 4)")
