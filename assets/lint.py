@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, SPARK_POOL, index_key
+from assets.table_metadata import rounded
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -100,6 +101,6 @@ def _result(workspace: "Workspace", scope: str, linted: str) -> dg.AssetCheckRes
             "findings": dg.MetadataValue.md(table),
             _LINTED: linted,
             _AT: dg.MetadataValue.timestamp(time.time()),
-            _SECONDS: result.seconds,
+            _SECONDS: rounded(result.seconds),
         },
     )

@@ -22,6 +22,8 @@ _BATCH = 1024
 """Number of rows that are read at once: Arrow cuts a whole row group into batches of this size first."""
 _CELL = 80
 _DIGITS = 4
+_SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+"""Spark SQL's names of types that a table's log names otherwise."""
 _NOT_MADE = "This table does not exist yet: no row has been written to it. A stream without rules writes none."
 
 
@@ -41,17 +43,18 @@ def table_metadata(workspace: Workspace, name: str) -> dict[str, Any]:
         if not workspace.lake.exists(name):
             return {"state": _NOT_MADE}
         shown["dagster/uri"] = workspace.lake.uri(name)
-        shown |= _of(workspace.lake.delta(name))
+        shown |= _of(workspace.lake.delta(name), workspace.configuration.rules.time_zone)
         shown["query"] = dg.MetadataValue.md(_query(workspace, name))
     except (PipelineError, exceptions.DeltaError, OSError, ValueError):
         pass  # missing metadata must not fail a step that has written the table
     return shown
 
 
-def _of(table: DeltaTable) -> dict[str, Any]:
+def _of(table: DeltaTable, zone: str) -> dict[str, Any]:
     from deltalake.schema import StructType
 
     from pipelines.lake.lake import rows_in
+    from pipelines.local_sql.statement import in_zone
 
     fields = table.schema().fields
     nested = {f.name: [each.name for each in f.type.fields] for f in fields if isinstance(f.type, StructType)}
@@ -62,6 +65,7 @@ def _of(table: DeltaTable) -> dict[str, Any]:
         shown["dagster/row_count"] = rows
     if rows != 0:
         head = as_dataset(table).head(_ROWS, batch_size=_BATCH, batch_readahead=0, fragment_readahead=0)
+        head = in_zone(head, zone)
         rows_of = zip(*(values_of(column) for column in head.columns), strict=True)
         records = [dg.TableRecord(_cells(dict(zip(head.column_names, row, strict=True)), nested)) for row in rows_of]
         if records:
@@ -80,7 +84,7 @@ def _type(kind: Any) -> str:
         return f"map<{_type(kind.key_type)},{_type(kind.value_type)}>"
     if isinstance(kind, StructType):
         return f"struct<{','.join(f'{field.name}:{_type(field.type)}' for field in kind.fields)}>"
-    return str(kind.type)
+    return _SQL_TYPES.get(kind.type, str(kind.type))
 
 
 def _cells(row: Mapping[str, Any], nested: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from assets.history import last_batches
 from assets.lint import NAME as LINT
 from assets.plots import rows_and_matches
 from assets.resources import LakeResource
-from assets.table_metadata import table_metadata
+from assets.table_metadata import rounded, table_metadata
 from pipelines.compile import compile_scopes
 from pipelines.lint import accept_finding
 from pipelines.tag import tag_stream
@@ -64,6 +64,8 @@ def test_rules_are_linted_again_when_they_have_changed_or_after_a_while(
         (check,) = (each for each in evaluations if each.check_name == LINT)
         assert check.passed == (check.description == "no findings")
         assert not (check.description or "").startswith("1 findings")
+        seconds = cast("float", check.metadata["seconds"].value)
+        assert seconds == rounded(seconds)
         return check.description or "", check.metadata["looked_at"].value
 
     monkeypatch.setattr("assets.lint._SHARE", 1e-6)
@@ -151,6 +153,15 @@ def test_a_row_with_a_time_that_python_lacks_is_shown(tmp_path: Path) -> None:
     write_deltalake(workspace.lake.uri("flights_tagged"), flights([10**8]))
     (record,) = table_metadata(workspace, "flights_tagged")["sample_rows"].records
     assert record.data["at"].startswith("13377-")
+
+
+def test_types_are_named_as_in_sql_and_times_are_in_the_configured_zone(tmp_path: Path) -> None:
+    workspace = make_lake(tmp_path, '[rules]\ntime_zone = "Europe/Berlin"\n' + FLIGHTS, RULES_OF_FLIGHTS)
+    write_deltalake(workspace.lake.uri("flights_tagged"), flights([0]))
+    told = table_metadata(workspace, "flights_tagged")
+    types = {column.name: column.type for column in told["dagster/column_schema"].columns}
+    assert (types["flight_id"], types["at"]) == ("bigint", "timestamp")
+    assert told["sample_rows"].records[0].data["at"] == "1970-01-01 01:00:00+01:00"
 
 
 def test_the_micro_batches_to_judge_are_those_of_the_same_lake(
