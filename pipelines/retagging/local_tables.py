@@ -378,11 +378,11 @@ class LocalTables:
             yield
         except (OSError, pa.ArrowException, RulesIndexError) as error:
             failed = not_written(f"The table at {log.uri} cannot be re-tagged", error)
-            if not is_missing_file(error):
+            if not is_missing_file(error) and " is damaged: " not in str(error):
                 raise failed from error
             again = f"deltatag {'join' if self.stream is None else 'tag'} {self.scope.name} --restart"
             raise TableError(
-                f"{failed}. Restore the file from a copy, or tag everything again with: {again}"
+                f"{str(failed).rstrip('.')}. Restore the file from a copy, or tag everything again with: {again}"
             ) from error
 
 

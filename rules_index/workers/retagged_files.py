@@ -22,7 +22,7 @@ from rules_index.index.annotations import plain
 from rules_index.workers.file_statistics import statistics
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
-from rules_index.workers.source_file_reader import coded_leaves, partition_value
+from rules_index.workers.source_file_reader import coded_leaves, naming, partition_value
 from rules_index.workers.tagged_files import repeated
 
 if TYPE_CHECKING:
@@ -183,12 +183,14 @@ def _batches(
         each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
     }
     path = _place(task, add["path"])
-    footer = pq.read_metadata(path)
+    with naming(path):
+        footer = pq.read_metadata(path)
     coded = coded_leaves(footer, "rule_ids")
     with pq.ParquetFile(path, metadata=footer, coerce_int96_timestamp_unit="us", read_dictionary=coded) as file:
         held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=held)
+            with naming(path):
+                table = file.read_row_group(group, columns=held)
             rows = file.metadata.row_group(group).num_rows
             arrays = []
             for each in wanted:

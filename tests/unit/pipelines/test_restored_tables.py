@@ -222,6 +222,15 @@ def test_a_lost_file_is_told_with_what_to_do(make_retagged, name: str) -> None:
     assert_like_anew(workspace)
 
 
+def test_a_damaged_file_is_named_with_what_to_do(make_retagged) -> None:
+    workspace = prepared(make_retagged)
+    (file, *_) = Path(workspace.lake.uri("s_tagged")).rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-20])
+    reason = f"{file.name} is damaged.*[^.]\\. Restore the file from a copy, or .*tag s --restart"
+    with pytest.raises(TableError, match=reason):
+        retag(workspace, "s")
+
+
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(12, RETAGS))))
 def test_random_restores(make_retagged, seed: int) -> None:
     """After any RESTORE that leaves all rows there, a re-tag makes the tables what a tag from the start makes."""
