@@ -64,13 +64,16 @@ _NONE = Changes(_NO_RULES, _NO_RULES, ())
 """No rule differs."""
 
 
-def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
+def changes_of(
+    bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool, command: str = "deltatag retag"
+) -> Changes:
     """Returns the rules that differ between `now`, the newest rules, and any of the bases.
 
     A base has the rules that tagged some of the rows, or is None if these are not known. Bases and `now` have the
     columns rule_id, expression, valid_from, valid_to and lists, and annotations and types if there are any. A rule that
     differs from only one of several bases is included: matching a row with more rules than necessary changes nothing.
-    only_new: only rules whose id a base lacks. Raises TableError if `only_new` is set and a base is not known.
+    only_new: only rules whose id a base lacks. Raises TableError if `only_new` is set and a base is not known; command:
+    what then applies all rules.
     """
     bases = list(bases)
     known = [base.with_columns(_no_types(base)) for base in bases if base is not None]
@@ -79,8 +82,7 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
         if only_new:
             raise TableError(
                 "Which rules are new is not known: the index that tagged the rows, or the version of rules that it "
-                "was made from, no longer exists. Bring all rules up to date once: deltatag retag (or retag = "
-                '"always").'
+                f"was made from, no longer exists. Bring all rules up to date once: {command}"
             )
         return Changes(now.drop(_TYPES), now.drop(_TYPES).clear(), (), everything=True)
     compared = [*RULE_COLUMNS, *(name for name in now.columns if name in ("annotations", LISTS, _TYPES))]
@@ -165,7 +167,10 @@ class RuleSets:
         self._found[stored.fingerprint] = (rules, meaning)
         bases = [self.of_history(history, meaning) for history in sorted(histories)]
         self._lists |= {(each.name, each.digest): each for each in now.lists}
-        return replace(changes_of(bases, rules, mode == NEW_RULES), lists=tuple(self._lists.values()))
+        stream = self._workspace.configuration.streams.get(self._scope)
+        only_matched = stream is not None and stream.output == "matched"
+        command = f"deltatag tag {self._scope} --restart" if only_matched else f"deltatag retag {self._scope}"
+        return replace(changes_of(bases, rules, mode == NEW_RULES, command), lists=tuple(self._lists.values()))
 
     def of_history(self, history: History, meaning: _Meaning | None = None) -> pl.DataFrame | None:
         """Returns the rules that tagged the rows of a history; None if they are not known, or have another meaning now.

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.compile import compile_scopes
 from pipelines.errors import TableError
 from pipelines.lake import transaction_ids
 from pipelines.lake.add_actions import live_files
-from pipelines.lake.index_histories import histories_to_retag
+from pipelines.lake.index_histories import NEW_RULES, histories_to_retag
 from pipelines.lake.table_log import table_log
 from pipelines.recovery import micro_batch
 from pipelines.retag import retag
@@ -229,6 +230,14 @@ def test_a_damaged_file_is_named_with_what_to_do(make_retagged) -> None:
     reason = f"{file.name} is damaged.*[^.]\\. Restore the file from a copy, or .*tag s --restart"
     with pytest.raises(TableError, match=reason):
         retag(workspace, "s")
+
+
+@pytest.mark.parametrize(("output", "command"), [("all", "deltatag retag s"), ("matched", "deltatag tag s --restart")])
+def test_a_lost_index_is_told_with_what_applies_all_rules(make_retagged, output: str, command: str) -> None:
+    workspace = prepared(make_retagged, output=output)
+    compile_scopes(workspace, ["s"], force=True)
+    with pytest.raises(TableError, match=f"new is not known.* up to date once: {command}$"):
+        retag(workspace, "s", mode=NEW_RULES)
 
 
 @pytest.mark.parametrize("seed", quick_first(0, range(cases(12, RETAGS))))
