@@ -25,6 +25,8 @@ _FULL_TEXTS = {
     "Disk quota exceeded": errno.EDQUOT,
     "File too large": errno.EFBIG,
 }
+_NOT_REACHED = re.compile(r"\bGeneric \w+ error\b")
+"""How delta-rs says that a store was not reached, or did not do what it was asked for."""
 _CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 _MARKS = re.compile(rf"\x1b\[\d*m|{_CAUSE}")
 _JVM_CALL = "An error occurred while calling "
@@ -71,6 +73,11 @@ def is_refused(error: object) -> bool:
 def why_denied(error: BaseException) -> str | None:
     """Why this user cannot read or write a file, as a clause; None if the error is about something else."""
     return _reason(error, _DENIED, _DENIED_TEXTS)
+
+
+def is_out_of_reach(error: BaseException) -> bool:
+    """Whether a file cannot be read for reasons outside of it: a missing permission, or a store that is not reached."""
+    return why_denied(error) is not None or _NOT_REACHED.search(str(error)) is not None
 
 
 def why_full(error: BaseException) -> str | None:

@@ -73,6 +73,14 @@ class NoIndexError(PipelineError):
 class IndexDamagedError(PipelineError):
     """The stored bytes of an index differ from the bytes that were written."""
 
+    @classmethod
+    def of(cls, scope: str, reason: str) -> IndexDamagedError:
+        """The error for the index of a scope, with what to do."""
+        return cls(
+            f"The stored index of {scope} is damaged: {reason.rstrip('.')}. Compile it again with: deltatag compile "
+            f"{scope} --force"
+        )
+
 
 class IndexOutdatedError(PipelineError):
     """An index no longer fits: the source has other column types, or the index lacks annotations or is unreadable."""

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.error_texts import is_refused
+from pipelines.error_texts import is_out_of_reach, is_refused
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError, not_written
 from pipelines.lake.folder_snapshot import FolderSnapshot
 from pipelines.lake.index_files import chunks_of, write_chunks
@@ -348,7 +348,7 @@ def _holder(lake: Lake, stored: StoredIndex, name: str) -> StoredIndex:
     with _damage(stored.scope):
         found = _by_name(lake, stored.scope, name)
     if found is None:
-        raise IndexDamagedError(_advice(stored.scope, f"rule_index no longer has the part of it in {name}"))
+        raise IndexDamagedError.of(stored.scope, f"rule_index no longer has the part of it in {name}")
     return found
 
 
@@ -383,18 +383,16 @@ def read_index(lake: Lake, stored: StoredIndex) -> bytes:
         rows = lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk").to_pylist()
     data = b"".join(row["data"] for row in rows if row["created_at"] == stored.created_at)
     if hashlib.sha256(data).hexdigest() != stored.sha256:
-        raise IndexDamagedError(_advice(stored.scope, "its bytes do not have the SHA-256 that was written with them"))
+        raise IndexDamagedError.of(stored.scope, "its bytes do not have the SHA-256 that was written with them")
     return data
 
 
 @contextlib.contextmanager
 def _damage(scope: str) -> Any:
-    """Turn an unreadable file of `rule_index` into IndexDamagedError."""
+    """Turn an unreadable file of `rule_index` into IndexDamagedError, but not one that is only out of reach."""
     try:
         yield
     except TableError as error:
-        raise IndexDamagedError(_advice(scope, str(error))) from error
-
-
-def _advice(scope: str, reason: str) -> str:
-    return f"The stored index of {scope} is damaged: {reason}. Compile it again with: deltatag compile {scope} --force"
+        if is_out_of_reach(error):
+            raise
+        raise IndexDamagedError.of(scope, str(error)) from error

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import TableError
-from pipelines.lake.index_store import fetch_index, newest_index, store_index
+from pipelines.lake.index_store import fetch_index, load_former, newest_index, store_index
 from pipelines.lake.lake import Lake
 from pipelines.lake.plain_tables import is_plain
 from pipelines.lake.runs import PLANNED, MicroBatch, record_plan
@@ -132,3 +132,19 @@ def test_a_full_disk_leaves_no_part_of_an_index(new_workspace, tmp_path, monkeyp
     assert [each for each in sorted(Path(lake.uri("rule_index")).rglob("*")) if each.is_file()] == [
         each for each in before if each.is_file()
     ]
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), OSError("Generic S3 error: operation timed out")]
+)
+def test_an_index_that_is_out_of_reach_is_not_damaged(new_workspace, monkeypatch, error: OSError) -> None:
+    """To compile it by force, as is right for a damaged one, drops the indexes that tagged earlier rows."""
+    lake: Lake = new_workspace(spark=False).lake
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Lake, "_rows", refuse)
+    with pytest.raises(TableError, match=r"rule_index at .* cannot be read: ") as raised:
+        load_former(lake, "s", "any")
+    assert "--force" not in str(raised.value)
