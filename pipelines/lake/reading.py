@@ -313,7 +313,8 @@ def count_rows(table: DeltaTable) -> int:
 
 
 def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
-    """The rows of one file, given by its path in the log; columns that the file lacks are NULL."""
+    """The rows of one file, given by its path in the log; columns that the file lacks are NULL. ArrowInvalid, which
+    names the file, if it is damaged."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import PyFileSystem
 
@@ -323,9 +324,12 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
     # Arrow's threads keep the buffer beyond the call; if Python owned it, they would abort a process that is ending
     owned = pa.allocate_buffer(len(data))
     memoryview(owned).cast("B")[:] = data
-    # Spark writes timestamps as INT96
-    file = pq.ParquetFile(pa.BufferReader(owned), coerce_int96_timestamp_unit="us")
-    read = file.read([name for name in file.schema_arrow.names if name in schema.names])
+    try:
+        # Spark writes timestamps as INT96
+        file = pq.ParquetFile(pa.BufferReader(owned), coerce_int96_timestamp_unit="us")
+        read = file.read([name for name in file.schema_arrow.names if name in schema.names])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise pa.ArrowInvalid(f"{path} is damaged: {error}") from error
     columns = [
         read.column(field.name).cast(field.type)
         if field.name in read.column_names

@@ -6,14 +6,17 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.errors import TableError
 from pipelines.lake.reading import read_file
 from pipelines.lake.runs import DONE, PLANNED, MicroBatch, batches, last_batch, record_done, record_plan
+from pipelines.workspace import Workspace
 
 
 def planned(scope: str, number: int, **plan: object) -> MicroBatch:
@@ -141,3 +144,13 @@ def test_arrow_reads_no_memory_of_python(tmp_path, monkeypatch) -> None:
     read = read_file(table, path, pa.schema(table.schema().to_arrow()))
     assert read.to_pylist() == [{"a": [{"b": 1}], "c": 2}]
     assert held[1] - held[0] >= os.path.getsize(tmp_path / "t" / path)  # it is in Arrow's own memory
+
+
+def test_a_damaged_file_of_runs_is_named(new_workspace) -> None:
+    workspace = new_workspace(spark=False)
+    lake = workspace.lake
+    record_plan(lake, planned("s", 0))
+    (file,) = Path(lake.uri("runs")).glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(TableError, match=rf"runs at .* cannot be read: {file.name} is damaged"):
+        last_batch(Workspace(workspace.configuration).lake, "s")
