@@ -42,6 +42,10 @@ _ADVICE = {
     re.compile(r"failed validation check|CHECK constraint .+ violated"): (
         "a constraint that was added to the table refuses rows; to accept them: ALTER TABLE ... DROP CONSTRAINT"
     ),
+    re.compile(r"_last_checkpoint hint but didn't find"): (
+        "put the checkpoint back into _delta_log from a copy, or if all commits from version 0 are there, remove "
+        "_delta_log/_last_checkpoint"
+    ),
 }
 """What to do about an error of delta-rs, by what its text has."""
 
