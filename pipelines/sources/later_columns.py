@@ -39,19 +39,23 @@ class _Log(Protocol):
 
 
 def with_later_columns(
-    log: _Log, taken: Slice, snapshot: Callable[[int], Any], newest: int, keeps_columns: Callable[[int], bool]
+    log: _Log,
+    taken: Slice,
+    snapshot: Callable[[int], Any],
+    newest: int,
+    appended: Callable[[int], Sequence[Mapping[str, Any]]],
 ) -> Slice:
     """The slice, to be read with the newest columns if later commits only appended rows and added columns. Rules may
     name these columns already: an index for them could not tag the slice otherwise.
 
     log, newest: of the source, with its newest version; snapshot: gives that of a version, for which the log is read
-    from its last checkpoint on; keeps_columns: whether a commit left columns and protocol as they were, SourceError if
-    it did more than append rows and add columns.
+    from its last checkpoint on; appended: gives the actions of a commit, SourceError if it did more than append rows
+    and add columns.
     """
     version = taken.schema_version
     if not taken.files or version == newest:
         return taken
-    later = _later_commits((log.uri, taken.table_id), version, newest, keeps_columns)
+    later = _later_commits((log.uri, taken.table_id), version, newest, appended)
     if later.appends.start > version + 1:
         return taken
     if later.altered > version and not _only_adds(log.fields(snapshot(version)), log.fields(snapshot(newest))):
@@ -59,7 +63,9 @@ def with_later_columns(
     return replace(taken, schema_version=newest)
 
 
-def _later_commits(table: tuple[str, str], version: int, newest: int, keeps_columns: Callable[[int], bool]) -> _Later:
+def _later_commits(
+    table: tuple[str, str], version: int, newest: int, appended: Callable[[int], Sequence[Mapping[str, Any]]]
+) -> _Later:
     """What the commits after `version` did. `appends` begins after the next one if one of them did more than append.
 
     Slices of one backlog ask this again and again, so that each commit is read once: the last one first.
@@ -73,7 +79,8 @@ def _later_commits(table: tuple[str, str], version: int, newest: int, keeps_colu
             if commit in known.appends:
                 commit, altered = known.appends.start - 1, max(altered, known.altered)
             else:
-                altered = max(altered, -1 if keeps_columns(commit) else commit)
+                is_altered = any("metaData" in action or "protocol" in action for action in appended(commit))
+                altered = max(altered, commit if is_altered else -1)
                 commit -= 1
     except SourceError:
         pass

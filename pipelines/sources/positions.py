@@ -8,6 +8,8 @@ from typing import Any
 
 Add = tuple[int, dict[str, Any]]
 """A file: the version that added it, and the log's `add` action."""
+MAX_FILES = 10_000
+"""Maximum number of files in one slice, so that a source of tiny files is planned in bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,15 @@ def _position_to_plan(position: Position) -> dict[str, Any]:
 def position_from_plan(plan: Mapping[str, Any]) -> Position:
     """A position from a plan's `start` or `end`."""
     return Position(int(plan["version"]), int(plan["index"]), bool(plan["snapshot"]))
+
+
+def fitting(files: list[Add], max_bytes: int, size: int, count: int) -> list[Add]:
+    """The leading files that fit after `count` files of `size` bytes; the first file of a slice always fits."""
+    taken = 0
+    for _, add in files:
+        size += int(add["size"])
+        count += 1
+        if count > 1 and (size > max_bytes or count > MAX_FILES):
+            break
+        taken += 1
+    return files[:taken]

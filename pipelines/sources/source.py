@@ -14,14 +14,11 @@ from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Start, Stream
 from pipelines.settings.streams_over_streams import no_source
 from pipelines.sources.later_columns import with_later_columns
-from pipelines.sources.positions import Add, Position, Slice, position_from_plan
+from pipelines.sources.positions import Add, Position, Slice, fitting, position_from_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-MAX_FILES = 10_000
-"""Maximum number of files in one slice, so that a source of tiny files is planned in bounded memory."""
 
 SAME_ROWS = "deltatag/same-rows"
 """The `appId` that marks a commit of a tagged table which changes only the columns that tagging adds."""
@@ -142,7 +139,7 @@ class Source:
             return None
         else:
             taken = self._take_from_commits(position, max_bytes, skip_changes)
-        return with_later_columns(self.log, taken, self.snapshot, self.version, self._keeps_columns)
+        return with_later_columns(self.log, taken, self.snapshot, self.version, self._appended)
 
     def retake(self, plan: Mapping[str, Any]) -> Slice:
         """The slice of a plan, with exactly the same files; SourceError if they are no longer known, SourceChangedError
@@ -224,7 +221,7 @@ class Source:
 
     def _take_from_snapshot(self, position: Position, max_bytes: int) -> Slice:
         files = self._files_of(position.version)
-        taken = _fit(files[position.index :], max_bytes, 0, 0)
+        taken = fitting(files[position.index :], max_bytes, 0, 0)
         index = position.index + len(taken)
         end = Position(position.version + 1) if index >= len(files) else Position(position.version, index, True)
         return Slice(self.table_id, position, end, position.version, tuple(taken))
@@ -241,7 +238,7 @@ class Source:
                 if not skip_changes:
                     raise
                 return Slice(self.table_id, position, Position(version + 1), version, (), skipped=True)
-            taken = _fit(added, max_bytes, size, len(files))
+            taken = fitting(added, max_bytes, size, len(files))
             files += taken
             size += sum(int(add["size"]) for _, add in taken)
             # a commit without files, such as ALTER TABLE, may add a column that rules already name
@@ -252,11 +249,10 @@ class Source:
             end = Position(version + 1)
         return Slice(self.table_id, position, end, schema_version, tuple(files))
 
-    def _keeps_columns(self, version: int) -> bool:
-        """Whether a commit left columns and protocol as they were; SourceError if it did more than append rows and add
-        columns."""
+    def _appended(self, version: int) -> list[dict[str, Any]]:
+        """The actions of a commit; SourceError if it did more than append rows and columns."""
         self._added(version)
-        return not any("metaData" in action or "protocol" in action for action in self._commit(version) or ())
+        return self._commit(version) or []
 
     def _added(self, version: int) -> list[Add]:
         """The files that a commit added with new rows, in the log's order."""
@@ -367,18 +363,6 @@ def _committed_at(actions: list[dict[str, Any]]) -> int | None:
     if recorded is not None:
         return int(recorded)
     return max((int(a["add"]["modificationTime"]) for a in actions if "add" in a), default=None)
-
-
-def _fit(files: list[Add], max_bytes: int, size: int, count: int) -> list[Add]:
-    """The leading files that fit after `count` files of `size` bytes; the first file of a slice always fits."""
-    taken = 0
-    for _, add in files:
-        size += int(add["size"])
-        count += 1
-        if count > 1 and (size > max_bytes or count > MAX_FILES):
-            break
-        taken += 1
-    return files[:taken]
 
 
 def source_uri(spark: SparkSession, stream: Stream) -> str:

@@ -136,13 +136,10 @@ def opens_lambda(cursor: Cursor) -> bool:
 
 def opens_query(cursor: Cursor) -> bool:
     """Whether a query begins at the cursor: with SELECT, WITH, VALUES or TABLE, unless that names a column."""
-    word = cursor.tokens.kinds[cursor.at]
-    if word not in _OF_QUERIES:
+    kinds, at = cursor.tokens.kinds, cursor.at
+    if kinds[at] not in _OF_QUERIES:
         return False
-    following = cursor.tokens.kinds[cursor.at + 1]
-    if word == "VALUES":
-        return following not in _NAME_ENDS
-    return following == "*" or following not in _NAME_ENDS
+    return kinds[at + 1] not in _NAME_ENDS or (kinds[at + 1] == "*" and kinds[at] != "VALUES")
 
 
 def subquery(cursor: Cursor) -> RuleError:
@@ -394,8 +391,7 @@ def _plain_arguments(cursor: Cursor, kind: str) -> list[Node]:
 
 def _refuse_window(cursor: Cursor, first: int) -> None:
     """Raises if a call continues as a window function or a filtered aggregate."""
-    kinds, at = cursor.tokens.kinds, cursor.at
-    start = cursor.tokens.starts[first]
+    kinds, at, start = cursor.tokens.kinds, cursor.at, cursor.tokens.starts[first]
     if kinds[at] in ("IGNORE", "RESPECT") and kinds[at + 1] == "NULLS":
         at += 2
     if kinds[at] == "OVER":
