@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
 
 IDS = "rule_ids"
+_FEW_ROWS = 10_000
+"""Up to so many rows a file is read as it is: its footer would have to be read twice."""
 
 
 class CodedIds(NamedTuple):
@@ -90,7 +92,7 @@ def tagged_batches(
     is_wanted: Callable[[str], bool] = lambda path: True,
     where: pc.Expression | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Columns of a tagged table in batches of at most a row group, with ids that are texts as dictionaries.
+    """Columns of a tagged table in batches of at most a row group; ids that are texts are dictionaries in large files.
 
     columns, where: as for Arrow's `to_batches`; is_wanted: whether the rows of a file are, by its path. Raises what
     Arrow raises. All rows of a dataset that is not of files are read, as they are.
@@ -99,11 +101,14 @@ def tagged_batches(
     if not isinstance(dataset, ds.FileSystemDataset):
         yield from dataset.to_batches(columns=names, filter=where)
         return
-    schema = _with_codes(dataset.schema)
+    schema = _with_codes(dataset.schema) if IDS in names else dataset.schema
     for file in dataset.get_fragments():
-        if is_wanted(file.path):
-            read = file if schema == dataset.schema else _as_codes(file)
-            yield from read.to_batches(schema, columns=names, filter=where, batch_readahead=1, fragment_readahead=1)
+        if not is_wanted(file.path):
+            continue
+        read, read_schema = file, dataset.schema
+        if schema != dataset.schema and file.metadata.num_rows > _FEW_ROWS:
+            read, read_schema = _as_codes(file), schema
+        yield from read.to_batches(read_schema, columns=names, filter=where, batch_readahead=1, fragment_readahead=1)
 
 
 def _with_codes(schema: pa.Schema) -> pa.Schema:

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.lake import tagged_ids
 from pipelines.lake.tagged_ids import MatchCounts, coded, tagged_batches
 
 
@@ -40,7 +41,11 @@ def written(path: Path, kind: pa.DataType, ids: list[list[Any]], first: int = 0,
     ],
     ids=["dictionary", "plain", "dictionary given up", "numbers as differences", "texts as differences"],
 )
-def test_ids_are_those_of_the_files(tmp_path: Path, kind: pa.DataType, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("few_rows", [0, 500])
+def test_ids_are_those_of_the_files(
+    tmp_path: Path, kind: pa.DataType, options: dict[str, Any], few_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tagged_ids, "_FEW_ROWS", few_rows)
     encoding = options.get("column_encoding", {}).get("rule_ids.list.element", "")
     if encoding and pa.types.is_string(kind) != (encoding == "DELTA_BYTE_ARRAY"):
         pytest.skip("an encoding of the other type")
