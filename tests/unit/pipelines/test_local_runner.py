@@ -28,7 +28,7 @@ from pipelines.settings.configuration import parse_configuration
 from pipelines.sources import pieces
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from rules_index.workers import tagged_files
+from rules_index.index.compiled import CompiledRules
 from tests.cases import quick_first
 
 FIRST = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -142,13 +142,13 @@ def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
 @pytest.mark.parametrize("partition_by", [None, ["name"]])
 def test_the_rows_of_many_small_files_are_matched_together(make, monkeypatch, partition_by) -> None:
     sizes = []
-    ordinals = tagged_files._ordinals
+    match = CompiledRules.match_ordinals
 
-    def counted(compiled: Any, batch: pa.RecordBatch) -> Any:
+    def counted(compiled: CompiledRules, batch: pa.RecordBatch) -> Any:
         sizes.append(len(batch))
-        return ordinals(compiled, batch)
+        return match(compiled, batch)
 
-    monkeypatch.setattr(tagged_files, "_ordinals", counted)
+    monkeypatch.setattr(CompiledRules, "match_ordinals", counted)
     workspace = make(partition_by, checks={}, key=[])
     for first in range(200, 320, 6):
         append(workspace, first, 6)
