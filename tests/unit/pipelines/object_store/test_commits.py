@@ -127,7 +127,8 @@ def test_a_run_sends_few_requests(store, make, uri, monkeypatch) -> None:
         written(f"{uri}/source", first=first)
     store.hinder()
     assert run_due(workspace, QualityGates()).tagged
-    assert len(store.seen()[0]) < 360  # each takes 20 to 50 ms in a store of the cloud
+    # each takes 20 to 50 ms in a store of the cloud; 350, and some twenty more if a table is opened once more
+    assert len(store.seen()[0]) < 390
     store.hinder()
     assert not run_due(workspace, QualityGates()).tagged
     assert len(store.seen()[0]) < 70
