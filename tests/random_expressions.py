@@ -293,12 +293,14 @@ SCALARS = (*NUMBERS, "string", "string", "string", "binary", "boolean", *TIMES)
 class Grammar:
     """Draws Boolean expressions.
 
-    `variety` is the share of values that are computed instead of read from a column. `parts` holds the Boolean
-    expressions that the last rule is made of, for finding the least one that shows a fault.
+    `variety` is the share of values that are computed instead of read from a column, `constants` the share of the
+    others that are literals. `parts` holds the Boolean expressions that the last rule is made of, for finding the least
+    one that shows a fault.
     """
 
     seed: int
     variety: float = 0.25
+    constants: float = 0.0
     parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -339,6 +341,9 @@ class Grammar:
         """An expression of a type: most often a column of it."""
         computed = self.choice.random() < self.variety
         if depth < 0 or not computed:
+            if self.constants and name in SCALARS and self.choice.random() < self.constants:
+                text = literal(name, self.choice)
+                return f"({text})" if text.startswith("-") else text
             names = [column for column, kind in COLUMNS.items() if kind == name] + FIELDS.get(name, [])
             return self.choice.choice(names)
         if self.choice.random() < 0.25 and name in SCALARS:

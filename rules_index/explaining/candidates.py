@@ -34,7 +34,7 @@ from rules_index.explaining.truth import Truths, keys_of
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.language import constants
 from rules_index.language.coercion import is_decimal, is_float, is_integer, is_number
-from rules_index.language.evaluation.evaluate import constant_scalar
+from rules_index.language.evaluation.constant_values import constant_scalar
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.formula import Formula, Predicate, predicates_of
 from rules_index.language.patterns.like import text_like

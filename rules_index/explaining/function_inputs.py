@@ -15,7 +15,7 @@ import pyarrow as pa
 from rules_index.domains.values import Key, ValueSet
 from rules_index.explaining.keys import DAY, fraction
 from rules_index.language.coercion import BOOLEAN, DATE, is_integer, is_number
-from rules_index.language.evaluation.evaluate import constant_scalar
+from rules_index.language.evaluation.constant_values import constant_scalar
 from rules_index.language.formula import Predicate
 from rules_index.language.patterns.like import text_like
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of, operations_of

@@ -28,7 +28,7 @@ from rules_index.language.coercion import (
     is_number,
 )
 from rules_index.language.evaluation import datetime_parser, string_casts
-from rules_index.language.literals import names_moment, nearest_float32
+from rules_index.language.literals import nearest_float32
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
 
@@ -196,7 +196,7 @@ def raises(constant: Constant, target: pa.DataType) -> bool:
         return text.strip(datetime_parser.BLANK).lower() not in string_casts.TRUTHS
     if target in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         parsed = datetime_parser.parse_date(text) if target == DATE else datetime_parser.parse_timestamp(text)
-        return parsed is None and not names_moment(text) and not datetime_parser.is_time_of_day(text)
+        return parsed is None and not datetime_parser.names_moment(text) and not datetime_parser.is_time_of_day(text)
     if is_integer(target):
         found = _BIGINT.fullmatch(text.strip(datetime_parser.BLANK))
         return found is None or int(found[1] + found[2]) >> INTEGER_BITS[target] not in (0, -1)

@@ -27,8 +27,6 @@ _INTEGERS = {
 _LARGEST_DOUBLE = Decimal("1.7976931348623157E308")
 _LARGEST_FLOAT = Decimal("3.4028234663852886E38")
 _LONGEST_NUMBER = 1000
-_MOVING = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_EPOCH = re.compile(r"\s*epoch(?:[ \t]+(\S+))?\s*", re.IGNORECASE)
 _YEAR_UNITS = words("YEAR YEARS MONTH MONTHS")
 _DAY_UNITS = words(
     "WEEK WEEKS DAY DAYS HOUR HOURS MINUTE MINUTES SECOND SECONDS MILLISECOND MILLISECONDS "
@@ -178,7 +176,7 @@ def typed(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataT
 
 def _refuse_moving(kind: str, text: str, position: int) -> None:
     """Raises `NOT_REPEATABLE` for a text such as `today`, or a time without a date."""
-    found = _MOVING.match(text)
+    found = datetime_parser.MOVING.match(text)
     if found or datetime_parser.is_time_of_day(text):
         raise RuleError(
             "NOT_REPEATABLE",
@@ -199,22 +197,10 @@ def refuse_time_of_day(text: str, position: int) -> None:
         )
 
 
-def names_moment(text: str) -> bool:
-    """Whether Spark reads a text as a moment when it casts a constant: it begins with a word such as `today`, or is
-    `epoch`."""
-    return _MOVING.match(text) is not None or _is_epoch(text)
-
-
-def _is_epoch(text: str) -> bool:
-    """Whether a text is the word for 1970-01-01, with or without a zone."""
-    found = _EPOCH.fullmatch(text)
-    return found is not None and (not found[1] or datetime_parser.is_zone(found[1]))
-
-
 def _date(text: str, position: int) -> Constant:
-    if _is_epoch(text):
+    if datetime_parser.is_epoch(text):
         return Constant(0, pa.date32())
-    if _MOVING.match(text):
+    if datetime_parser.MOVING.match(text):
         _refuse_moving("DATE", text, position)
     days = datetime_parser.parse_date(text)
     if days is None:
@@ -226,9 +212,9 @@ def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.
     """The constant of a timestamp literal; only its type if only Spark knows which instant it is."""
     local = kind == "TIMESTAMP_NTZ"
     data_type = TIMESTAMP_NTZ if local else TIMESTAMP
-    if _is_epoch(text):
+    if datetime_parser.is_epoch(text):
         return Constant(0, data_type)
-    if not local or _MOVING.match(text):
+    if not local or datetime_parser.MOVING.match(text):
         _refuse_moving(kind, text, position)
     parsed = datetime_parser.parse_timestamp(text)
     if parsed is None:

@@ -1,4 +1,4 @@
-"""Typed trees that Arrow and NumPy evaluate exactly as Spark does, and the folding of constants in them."""
+"""Typed trees that Arrow and NumPy evaluate exactly as Spark does."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from rules_index.language.coercion import (
     is_number,
     literal_type,
 )
+from rules_index.language.constant_folding import arithmetic_of_constants, folded
 from rules_index.language.evaluation import decimal_division, function_registry
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.simplified_casts import past_float
@@ -74,6 +75,8 @@ def _may_round(expression: Expression, target: pa.DataType) -> bool:
 
 def quiet(expression: Expression | None) -> Expression | None:
     """A cast or arithmetic that returns NULL where it would raise; None if only Spark can evaluate that."""
+    if isinstance(expression, Constant):
+        return expression  # it did not raise
     if isinstance(expression, Operation) and expression.name in ("cast", *_QUIET_ARITHMETIC):
         return Operation(f"try_{expression.name}", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
@@ -201,17 +204,16 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     if first is None or second is None:
         return None
     if isinstance(first, Constant) and isinstance(second, Constant):
-        return _fold(name, first, second)
+        return arithmetic_of_constants(name, first, second)
     if is_integer(result) and name in ("add", "multiply"):
         return _reordered(name, first, second, result)
     return Operation(name, (first, second), result)
 
 
 def _of_decimals(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A product or quotient of decimals, if its type holds all digits of the result. None if Spark drops digits; also
-    if both operands are constants or one is NULL, since Spark then evaluates it before it reads a row."""
-    known = [each for each in (left, right) if isinstance(each, Constant)]
-    if len(known) == 2 or any(each.value is None for each in known):
+    """A product or quotient of decimals, if its type holds all digits of the result. None if Spark drops digits, or for
+    NULL."""
+    if has_null([left, right]):
         return None
     operator = "*" if name == "multiply" else "/"
     for first in _as_decimals(left):
@@ -221,15 +223,14 @@ def _of_decimals(name: str, left: Expression, right: Expression, result: pa.Data
                 is_full = decimal_division.is_exact(first, second, result, is_integer(right.type))
             if is_full and arithmetic_type(operator, first, second) == result:
                 trees = [as_type(left, first, zone), as_type(right, second, zone)]
-                return operation(name, trees, result)
+                return folded(operation(name, trees, result))
     return None
 
 
 def _remainder(left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
     """A remainder of decimals that are BIGINTs when written as multiples of the finer scale's unit. None for longer
-    decimals, for two constants, and for NULL."""
-    known = [each for each in (left, right) if isinstance(each, Constant)]
-    if len(known) == 2 or any(each.value is None for each in known):
+    decimals, and for NULL."""
+    if has_null([left, right]):
         return None
     for first in _as_decimals(left):
         for second in _as_decimals(right):
@@ -237,7 +238,7 @@ def _remainder(left: Expression, right: Expression, result: pa.DataType, zone: s
             if max(digits) <= decimal_division.MOST_DIGITS and arithmetic_type("%", first, second) == result:
                 kinds = [pa.decimal128(each, result.scale) for each in digits]
                 trees = [as_type(each, kind, zone) for each, kind in zip((left, right), kinds, strict=True)]
-                return operation("remainder", trees, result)
+                return folded(operation("remainder", trees, result))
     return None
 
 
@@ -253,16 +254,15 @@ def _as_decimals(expression: Expression) -> list[pa.Decimal128Type]:
 
 
 def _division(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
-    """A quotient or remainder in its result type. None if only Spark can evaluate it: a DECIMAL, which it rounds; two
-    constants, or NULL, which it evaluates before it reads a row."""
+    """A quotient or remainder in its result type. None if only Spark can evaluate it: a DECIMAL, which it rounds, or
+    NULL."""
     of_integers = is_integer(left.type) and is_integer(right.type)
     if not (is_integer(result) or is_float(result)) or (name == "quotient" and not of_integers):
         return None
     first, second = _as_number(left, right, result, zone), _as_number(right, left, result, zone)
-    known = [each for each in (first, second) if isinstance(each, Constant)]
-    if first is None or second is None or len(known) == 2 or any(each.value is None for each in known):
+    if first is None or second is None or has_null([first, second]):
         return None
-    return Operation(name, (first, second), result)
+    return folded(Operation(name, (first, second), result))
 
 
 def _as_number(operand: Expression, other: Expression, result: pa.DataType, zone: str) -> Expression | None:
@@ -282,7 +282,7 @@ def _reordered(name: str, first: Expression, second: Expression, result: pa.Data
         return Operation(name, (first, second), result)
     total: Constant | None = known[0]
     for each in known[1:]:
-        total = None if total is None else _fold(name, total, each)
+        total = None if total is None else arithmetic_of_constants(name, total, each)
     if total is None:
         return None
     others = [each for each in parts if not isinstance(each, Constant)]
@@ -307,30 +307,16 @@ def _holds_sum(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> bo
     return result.precision < 38
 
 
-def _fold(name: str, left: Constant, right: Constant) -> Constant | None:
-    """Arithmetic on constants; None if it raises, and for floating-point numbers."""
-    if left.value is None or right.value is None:
-        return Constant(None, left.type)
-    if not is_integer(left.type) and not is_decimal(left.type):
-        return None
-    value = {
-        "add": left.value + right.value,
-        "subtract": left.value - right.value,
-        "multiply": left.value * right.value,
-    }[name]
-    least, greatest = constants.domain(left.type)
-    assert isinstance(least, int) and isinstance(greatest, int)
-    return Constant(value, left.type) if least <= value <= greatest else None
-
-
 def negated(operand: Expression) -> Expression | None:
     """`- operand`; None if only Spark can evaluate it."""
     if not is_number(operand.type):
         return None
     if isinstance(operand, Constant):
-        if operand.value is None or is_float(operand.type):
-            return None if operand.value is not None else operand
-        return _fold("subtract", Constant(0, operand.type), operand)
+        if operand.value is None:
+            return operand
+        if is_float(operand.type):
+            return Constant(-operand.value, operand.type)
+        return arithmetic_of_constants("subtract", Constant(0, operand.type), operand)
     return Operation("negate", (operand,), operand.type)
 
 

@@ -29,6 +29,7 @@ from rules_index.language.coercion import (
     is_nested,
     is_number,
 )
+from rules_index.language.constant_folding import folded
 from rules_index.language.evaluation import function_registry
 from rules_index.language.nodes import Node
 from rules_index.language.tokens import words
@@ -96,9 +97,10 @@ def _absolute(analyser: Analysis, node: Node, arguments: list[Value]) -> Value |
     first = arguments[0]
     if first.type == DAY_INTERVAL:
         return analyser.make_value(node, first.type)
-    if not is_number(first.type) or isinstance(first.local, Constant):
+    if not is_number(first.type):
         return None
-    return analyser.make_value(node, first.type, operations.operation("abs", [first.local], first.type))
+    tree = folded(operations.operation("abs", [first.local], first.type))
+    return analyser.make_value(node, first.type, tree)
 
 
 def _negative(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:

@@ -31,8 +31,8 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.domains_of_functions import LEAST_AND_GREATEST
 from rules_index.language.evaluation import datetime_parser
+from rules_index.language.evaluation.datetime_parser import names_moment
 from rules_index.language.formula import Predicate
-from rules_index.language.literals import names_moment
 from rules_index.language.nodes import Node, inside
 from rules_index.language.tokens import words
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ

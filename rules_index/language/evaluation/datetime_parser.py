@@ -19,6 +19,9 @@ _TIMESTAMP = re.compile(
 )
 _TIME_OF_DAY = re.compile(r"T[0-9]{1,2}(?::[0-9]|[\x00-\x20\x7f]*\Z)|[\x00-\x20\x7f]*[0-9]{1,2}:[0-9]")
 """Spark reads no T behind a blank."""
+MOVING = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+"""The words for moments of the day on which a query is run."""
+_EPOCH = re.compile(r"\s*epoch(?:[ \t]+(\S+))?\s*", re.IGNORECASE)
 _OFFSET = re.compile(r"([+-])(?:([0-9]{1,2})(?::([0-9]{1,2})|:([0-9]{2}):([0-9]{2}))?|([0-9]{2})([0-9]{2})([0-9]{2})?)")
 _REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
 _NOT_IN_JAVA = frozenset(("Factory", "GMT+0", "GMT-0", "ROC", "localtime", "posixrules"))
@@ -92,6 +95,18 @@ def parse_timestamp(text: str) -> LocalTime | None:
 def is_time_of_day(text: str) -> bool:
     """Whether a text is a time without a date, which Spark reads as one on the current day."""
     return _TIME_OF_DAY.match(text) is not None
+
+
+def names_moment(text: str) -> bool:
+    """Whether Spark reads a text as a moment when it casts a constant: it begins with a word such as `today`, or is
+    `epoch`."""
+    return MOVING.match(text) is not None or is_epoch(text)
+
+
+def is_epoch(text: str) -> bool:
+    """Whether a text is the word for 1970-01-01, with or without a zone."""
+    found = _EPOCH.fullmatch(text)
+    return found is not None and (not found[1] or is_zone(found[1]))
 
 
 def zone_offset(zone: str) -> int | None:

@@ -29,6 +29,11 @@ def to_decimal(unscaled: int, scale: int) -> Decimal:
     return Decimal(unscaled).scaleb(-scale, _EXACT)
 
 
+def to_unscaled(number: Decimal, scale: int) -> int:
+    """The number of units `10^-scale` in a number that has no finer ones."""
+    return int(number.scaleb(scale, _EXACT))
+
+
 def halves_of(values: pa.Array) -> npt.NDArray[np.uint64]:
     """The low and high 64 bits of two's complement, [rows, 2] uint64, 0 for NULL."""
     if values.null_count:

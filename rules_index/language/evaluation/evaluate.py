@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rules_index.language.evaluation import decimal_division, decimals, function_registry
 from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
+from rules_index.language.evaluation.constant_values import constant_scalar
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.evaluation.nested import items_of, kept_offsets
 from rules_index.language.evaluation.scalar import nulls_of
@@ -46,20 +47,6 @@ def evaluate(
         result = OPERATIONS[expression.name](expression, operands)
     cache[expression] = result
     return result
-
-
-def constant_scalar(constant: Constant) -> pa.Scalar:
-    """A literal as an Arrow scalar."""
-    value, data_type = constant.value, constant.type
-    if value is None:
-        return pa.scalar(None, data_type)
-    if pa.types.is_decimal(data_type):
-        return pa.scalar(decimals.to_decimal(value, data_type.scale), data_type)
-    if pa.types.is_date32(data_type):
-        return pa.scalar(value, pa.int32()).cast(data_type)
-    if pa.types.is_timestamp(data_type):
-        return pa.scalar(value, pa.int64()).cast(data_type)
-    return pa.scalar(value, data_type)
 
 
 # Masks of an operand's outcomes

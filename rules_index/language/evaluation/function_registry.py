@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from rules_index.language.coercion import STRING
+from rules_index.language.evaluation import datetime_parser
+from rules_index.language.evaluation.constant_values import constant_of, constant_scalar
 from rules_index.language.evaluation.date_format import FORMATTED_TIMES
 from rules_index.language.evaluation.datetime_arithmetic import CALENDAR
 from rules_index.language.evaluation.datetime_functions import DATES
@@ -44,18 +47,30 @@ FUNCTIONS: dict[str, ScalarFunction] = {
 def build(
     name: str, arguments: Sequence[Expression | None], result: pa.DataType | None, zone: str
 ) -> Expression | None:
-    """The call as an operation. None if only Spark can evaluate it, if an argument is None, or if all are constants."""
+    """The call as an operation, or its value if all arguments are constants. None if only Spark can evaluate it, if an
+    argument is None, or if the call of constants raises."""
     function = FUNCTIONS.get(name)
     known = [each for each in arguments if each is not None]
     if function is None or result is None or len(known) < len(arguments):
         return None
-    if all(isinstance(each, Constant) for each in known) or not function.accepts([each.type for each in known]):
+    if not known or not function.accepts([each.type for each in known]):
         return None
     fixed = [known[place] for place in function.constants if place < len(known)]
     values = [each.value for each in fixed if isinstance(each, Constant) and each.value is not None]
     if len(values) < len(fixed) or (function.fits is not None and not function.fits(values)):
         return None
-    return Operation("call", tuple(known), result, (name, zone))
+    found = Operation("call", tuple(known), result, (name, zone))
+    return _value(found) if all(isinstance(each, Constant) for each in known) else found
+
+
+def _value(operation: Operation) -> Constant | None:
+    """The value of a call of constants. None if it raises, or may read a text as a moment of the current day."""
+    columns = [pa.repeat(constant_scalar(each), 1) for each in operation.operands if isinstance(each, Constant)]
+    texts = [column[0].as_py() for column in columns if column.type == STRING and not column.null_count]
+    if any(datetime_parser.names_moment(text) or datetime_parser.is_time_of_day(text) for text in texts):
+        return None
+    values, failed = call(operation, columns)
+    return None if failed is not None and failed.any() else constant_of(values)
 
 
 def raises(operation: Operation) -> bool:
