@@ -15,6 +15,7 @@ import pytest
 from pipelines.spark.session import in_time_zone
 from rules_index.errors import RuleError
 from rules_index.language.analyser import Analyser
+from rules_index.language.evaluation.decimals import to_unscaled
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Constant
@@ -104,7 +105,7 @@ def test_calls_of_constants_have_the_value_that_spark_gives_them(spark: SparkSes
                 theirs = plain(column.combine_chunks())[0]
                 mine = asked[text].value
                 if pa.types.is_decimal(column.type) and theirs is not None:
-                    theirs = int(theirs.scaleb(column.type.scale))
+                    theirs = to_unscaled(theirs, column.type.scale)
                 if asked[text].type != column.type or (theirs != mine and repr(theirs) != repr(mine)):
                     faults.append(f"{text}: Spark {theirs!r} {column.type}, here {mine!r} {asked[text].type}")
     assert not faults, "\n".join(faults)
