@@ -95,7 +95,8 @@ def subscript(analysis: Analysis, node: Node) -> Value:
     """The value of a node `value[index]`, for an array, a map or a STRUCT."""
     base, index = analysis.value(node.children[0]), analysis.value(node.children[1])
     if base.type is not None and pa.types.is_struct(base.type):
-        name = index.local.value if isinstance(index.local, Constant) else None
+        # Spark takes no computed text for the name of a field
+        name = index.local.value if index.node.kind == "literal" and isinstance(index.local, Constant) else None
         return _field_of(analysis, node, base, name) if isinstance(name, str) else Value(node, None)
     if base.type is not None and item_type(base.type) is None and not is_nested(base.type):
         raise analysis.error("TYPE_MISMATCH", f"{name_of(base.type)} has no items to take with [ ].", node)

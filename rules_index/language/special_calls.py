@@ -222,9 +222,9 @@ def _spelled(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     text, zone = arguments[0], analyser.scope.time_zone
     if text.type != STRING or text.collated:
         return None
-    if len(arguments) == 1:
-        return analyser.cast(node, text, DATE, node.value == "try_to_date") if node.value.endswith("date") else None
     kind = DATE if node.value.endswith("date") else TIMESTAMP_NTZ if node.value.endswith("ntz") else TIMESTAMP
+    if len(arguments) == 1:
+        return analyser.cast(node, text, kind, node.value.startswith("try_"))
     trees = [each.local for each in arguments]
     return analyser.make_value(node, kind, function_registry.build(_PARSED[node.value], trees, kind, zone))
 
@@ -316,7 +316,7 @@ SPECIAL = {
     "least": _extreme,
     "round": _round,
     "date_trunc": _date_trunc,
-    **dict.fromkeys(("date", *_PARSED), _spelled),
+    **dict.fromkeys(("date", "timestamp", *_PARSED), _spelled),
     "timestampadd": _timestampadd,
     "dateadd": _timestampadd,
     "concat_ws": _concat_ws,

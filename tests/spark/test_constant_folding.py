@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from tests.random_rows import rows as random_rows
 from tests.spark.local_function_cases import CASES, rows
 from tests.spark.test_local_functions import WITHOUT_TRY, plain
 from tests.spark.test_random_expressions import assert_no_difference
-from tests.spark_oracle import Oracle
+from tests.spark_oracle import Oracle, Tally, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,3 +118,67 @@ def test_rules_with_constant_parts_match_as_in_spark(spark: SparkSession, tmp_pa
     frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
     memory = Oracle(spark, spark.createDataFrame(table, schema=frame.schema))
     assert_no_difference(memory, table, Grammar(2027, 0.5, 0.5), COUNT, "auto", Oracle(spark, frame))
+
+
+MOMENTS = [
+    "to_date('2024-03-31')",
+    "to_timestamp('2024-03-31 03:30:00')",
+    "to_timestamp('2024-10-27 02:30:00')",
+    "to_timestamp_ntz('2024-10-27 02:30:00')",
+    "to_date('31.03.2024', 'dd.MM.yyyy')",
+    "to_timestamp('31.03.2024 02', 'dd.MM.yyyy HH')",
+    "DATE'2024-03-31' + 1",
+    "DATE'2024-04-01' - INTERVAL 1 DAY",
+    "TIMESTAMP'2024-03-31 00:00:00' + INTERVAL 150 MINUTES",
+    "TIMESTAMP_NTZ'2024-03-31 00:00:00' + INTERVAL 150 MINUTES",
+    "date_trunc('MONTH', TIMESTAMP'2024-03-31 02:30:00')",
+    "date_trunc('DAY', DATE'2024-03-31')",
+    "last_day(TIMESTAMP'2024-03-30 23:30:00')",
+    "date_add(TIMESTAMP'2024-03-30 23:30:00', 1)",
+    "CAST(to_timestamp('2024-03-31 03:30:00') AS DATE)",
+    "CAST(to_date('2024-03-31') AS TIMESTAMP)",
+    "CAST(date_add('2024-03-30', 1) AS TIMESTAMP_NTZ)",
+    "timestampadd(DAY, 1, TIMESTAMP'2024-03-30 02:30:00')",
+    "timestamp_seconds(1711848600)",
+    "from_utc_timestamp(TIMESTAMP'2024-03-31 00:30:00', 'America/New_York')",
+    "add_months(DATE'2024-01-31', 2)",
+    "concat('2024-03-', '31')",
+    "substring('x2024-03-31 02:30:00', 2)",
+    "make_date(2024, 3, 31)",
+]
+FORMS = ["{c} {o} {m}", "{m} {o} {c}", "CAST({c} AS {k}) {o} {m}", "{c} IN ({m}, {l})", "{c} BETWEEN {m} AND {l}"]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin"])
+def test_times_compared_with_computed_ones_match_as_in_spark(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+    """Spark's optimiser moves casts to constants, whether they are written or computed."""
+    moments = [datetime(2024, 3, 30, 23) + timedelta(minutes=30 * each) for each in range(60)]
+    table = pa.table(
+        {
+            "pk": pa.array(range(60), pa.int64()),
+            "t": pa.array(moments, pa.timestamp("us", "UTC")),
+            "n": pa.array(moments, pa.timestamp("us")),
+            "d": pa.array([each.date() for each in moments], pa.date32()),
+        }
+    )
+    pq.write_table(table, tmp_path / "rows.parquet")
+    chance = random.Random(4)
+    texts = [
+        chance.choice(FORMS).format(
+            c=column,
+            m=moment,
+            o=chance.choice(["=", "<", ">=", "<>", "<=>"]),
+            k=chance.choice(["DATE", "TIMESTAMP", "TIMESTAMP_NTZ"]),
+            l=chance.choice([*MOMENTS, "TIMESTAMP'2024-04-02 00:00:00'", "DATE'2024-04-01'"]),
+        )
+        for column in ("t", "n", "d")
+        for moment in MOMENTS
+        for _ in range(DRAWN)
+    ]
+    tally = Tally()
+    with in_time_zone(spark, zone):
+        oracle = Oracle(spark, spark.read.parquet(str(tmp_path / "rows.parquet")))
+        compare(oracle, table, texts, tally, time_zone=zone)
+    print(tally)
+    assert not tally.differences, "\n".join(map(str, tally.differences))
+    assert tally.compared > 0.9 * len(texts)

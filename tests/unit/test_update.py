@@ -273,7 +273,7 @@ def test_the_fingerprint_is_of_the_rules_alone() -> None:
     """It is made of the rules' digests, as `docs` say; nothing of the layers is in it."""
     compiled = ri.compile_rules([("a", " a = 1 "), ("b", "s = 'é'")], SMALL)
     lines = [
-        json.dumps([16, 2, "UTC", None, 2]),
+        json.dumps([16, 3, "UTC", None, 2]),
         json.dumps(["a", "int32", None]),
         json.dumps(["s", "string", None]),
     ]

@@ -119,10 +119,7 @@ def _parsed(text: str, zone: str | None) -> LocalTime | None:
 
 
 SPELLED_TIMES: dict[str, ScalarFunction] = {
-    **dict.fromkeys(
-        ("timestamp", "to_timestamp"),
-        ScalarFunction(argument_types.one_text, _instants, raises=True, texts=Texts.DECODED),
-    ),
+    "to_timestamp": ScalarFunction(argument_types.one_text, _instants, raises=True, texts=Texts.DECODED),
     "to_timestamp_ntz": ScalarFunction(argument_types.one_text, _wall_times, raises=True, texts=Texts.DECODED),
     "try_to_timestamp": ScalarFunction(argument_types.one_text, _instants_or_null, texts=Texts.DECODED),
 }
