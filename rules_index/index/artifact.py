@@ -33,8 +33,8 @@ from rules_index.errors import ArtifactError
 FORMAT_VERSION = 16
 """The version of the artifact's format; it is part of every fingerprint."""
 LANGUAGE_VERSION = 3
-"""The version of what rules mean: raised if a rule gets another answer, is accepted now, or needs Spark no longer. It is
-part of every fingerprint, so that rules are compiled again. An index of an earlier version can still be read."""
+"""The version of what rules mean: raised if a rule gets another answer, is accepted now, or no longer needs Spark. It
+is part of every fingerprint, so that rules are compiled again. An index of an earlier version can still be read."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")

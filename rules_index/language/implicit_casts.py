@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value
-from rules_index.language.coercion import DATE, STRING, Type
+from rules_index.language.coercion import DATE, DOUBLE, STRING, Type
 from rules_index.language.literals import refuse_time_of_day
 from rules_index.language.tokens import words
 from rules_index.language.type_names import TIMESTAMP
@@ -22,6 +22,7 @@ _ARGUMENTS: dict[str, tuple[Type, ...]] = {
     **dict.fromkeys(("date_format", "from_utc_timestamp", "to_utc_timestamp"), (TIMESTAMP, None)),
     "luhn_check": (STRING,),
     "months_between": (TIMESTAMP, TIMESTAMP),
+    **dict.fromkeys(("power", "pow"), (DOUBLE, DOUBLE)),
     "timestampdiff": (None, TIMESTAMP, TIMESTAMP),
 }
 """The types to which Spark casts the arguments; None for an argument that is not cast."""

@@ -107,7 +107,8 @@ def rows() -> pa.Table:
         "r": pa.array(drawn([[], [1], [1, None], [3, 2, 1], [-5] * 7]), pa.list_(pa.int32())),
         "o": pa.array(drawn([[], [(1, "a")], [(2, None), (1, "b"), (-1, "c")]]), pa.map_(pa.int32(), pa.string())),
         "a": pa.array(drawn([[], ["x"], ["y", None], [None], ["x", None]]), pa.list_(pa.string())),
-        "g": pa.array(drawn([[], [1.0], [float("nan")], [0.0, None], [-0.0]]), pa.list_(pa.float64())),
+        "g": pa.array(drawn([[], [2.5, float("nan"), -1.0, None], [1.0], [float("nan")], [0.0, None], [-0.0]]),
+                      pa.list_(pa.float64())),
         "pairs": pa.array(
             drawn([[], [{"k": "x", "v": 1}], [None, {"k": None, "v": 2}], [{"k": "y", "v": None}, {"k": "x", "v": 3}]]),
             pa.list_(pa.struct([("k", pa.string()), ("v", pa.int32())])),
@@ -216,10 +217,10 @@ CASES: dict[str, list[str]] = {
     **{name: [f"{name}(s)"] for name in ("upper", "ucase", "lower", "lcase", "trim", "btrim", "ltrim", "rtrim",
                                          "length", "char_length", "character_length", "len")},
     "concat": ["concat(s, u)", "concat(u, 'x', s)", "s || u"],
-    **{name: [f"{name}(s, {at}{size})" for at in (1, 0, 3, -1, -2, -7, 2147483647, -2147483648)
-              for size in ("", ", 2", ", 0", ", -1", ", 2147483647")] for name in ("substring", "substr")},
-    "left": [f"left(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648)],
-    "right": [f"right(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648)],
+    **{name: [f"{name}(s, {at}{size})" for at in (1, 0, 3, -1, -2, -7, 2147483647, -2147483648, "j", "instr(s, 'a')")
+              for size in ("", ", 2", ", 0", ", -1", ", 2147483647", ", w")] for name in ("substring", "substr")},
+    "left": [f"left(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648, "j", "w")],
+    "right": [f"right(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648, "j", "w")],
     "replace": ["replace(s, 'é', 'bb')", "replace(s, 'ß')", "replace(s, '', 'x')", "replace(u, 'aa', 'a')",
         "replace(s, 'x', '')"],
     **{name: [f"{name}(s, {rest})" for rest in ("5, 'ab'", "5", "3, 'é\U0001f600'", "0, 'x'", "-1, 'x'", "4, ''",
@@ -320,6 +321,14 @@ CASES: dict[str, list[str]] = {
     "parse_timestamp": [f"to_timestamp(fd, '{pattern}')" for pattern in (*_PATTERNS, *_CLOCKS)],
     "try_parse_timestamp": [f"try_to_timestamp(fd, '{pattern}')" for pattern in _CLOCKS],
     "parse_timestamp_ntz": ["to_timestamp_ntz(fv, 'yyyy-MM-dd')"],
+    **{name: [f"{name}(i, 3)", f"{name}(b, 31)", f"{name}(j, 0)"] for name in ("getbit", "bit_get")},
+    **{name: [f"{name}(x, 2)", f"{name}(z, 2.0D)", f"{name}(i, 2L)", f"{name}(y2, 2)"] for name in ("power", "pow")},
+    "try_element_at": [f"try_element_at({of}, {place})" for of in ("a", "r", "dense") for place in (1, -1, 3, -4)],
+    "slice": [call for of in ("a", "r", "dense", "nested", "split(s, 'a')") for at in (1, 2, -2, -4, 6)
+              for count in (0, 1, 3, 1000) for call in (f"size(slice({of}, {at}, {count}))",
+              f"get(slice({of}, {at}, {count}), 1)")],
+    "sort_array": [f"get(sort_array({of}{order}), {at})" for of in ("a", "r", "g", "dense", "nested", "split(s, 'a')")
+                   for order in ("", ", false", ", true") for at in (0, 1)] + ["size(sort_array(dense))"],
     "to_timestamp": ["to_timestamp(l)", "CAST(l AS TIMESTAMP)", "to_timestamp(q)", "to_timestamp(k)",
                      "timestamp(l)"],
     "to_timestamp_ntz": ["to_timestamp_ntz(l)", "CAST(l AS TIMESTAMP_NTZ)", "CAST(q AS TIMESTAMP_NTZ)"],

@@ -179,7 +179,8 @@ def test_values_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
 PIECES = [b"a", b"b", "é".encode(), "€".encode(), "\U0001f600".encode(), b"1", b" ", b"\xff", b"\x80", b"\xe2\x82",
           b"\xc0", b"\xf5", b"\xed\xa0\x80", b"\xc3", "\U000f0001".encode()]  # fmt: skip
 OF_TEXTS = ["length(s)", "octet_length(s)", "upper(s)", "lower(s)", "ascii(s)", "reverse(s)", "trim(s)", "ltrim(s)",
-    "rtrim(s)", "TRIM(BOTH 'a1 ' FROM s)", "left(s, 3)", "right(s, 6)", "substring(s, 2, 3)", "substring(s, -7, 3)",
+    "rtrim(s)", "TRIM(BOTH 'a1 ' FROM s)", "left(s, 3)", "right(s, 6)", "substring(s, 2, 3)",
+    "substring(s, instr(s, 'a'))", "left(s, levenshtein(s, u) - 3)", "substring(s, -7, 3)",
     "lpad(s, 12)", "rpad(s, 12, 'é')", "lpad(s, 2)", "instr(s, 'a')", "locate('é', s)", "replace(s, 'a', 'b')",
     "replace(s, 'é')", "substring_index(s, '1', 1)", "substring_index(s, 'a', -2)", "split_part(s, '1', 1)",
     "split_part(s, 'a', -1)", "translate(s, 'a1', 'b')", "startswith(s, u)", "startswith(s, left(s, 2))",

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 
 import pyarrow as pa
 
-from rules_index.language.coercion import BIGINT, DATE, DOUBLE, INT, STRING, is_decimal, is_float, is_integer
+from rules_index.language.coercion import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, is_decimal, is_float, is_integer
 from rules_index.language.evaluation.scalar import Types
 
 Kind = Callable[[pa.DataType], bool]
@@ -107,14 +107,18 @@ one_integer = takes(is_integer)
 one_small_integer = takes(_small_integer)
 one_number = takes(_roundable)
 one_plain_number = takes(_plain_number)
+two_doubles = takes(_of(DOUBLE), _of(DOUBLE))
 number_and_digits = takes(_plain_number, more=_INT)
+wide_integer_and_place = takes(lambda data_type: data_type in (INT, BIGINT), _INT)
 integer_and_places = takes(is_integer, _small_integer)
 
 one_array_of_exact = takes(_array_of_exact)
 one_list = takes(_list)
 one_map = takes(_plain_map)
 one_array_in_order = takes(_array_in_order)
+array_and_order = takes(lambda data_type: _array_in_order(data_type) or _array_of_exact(data_type), more=_of(BOOLEAN))
 array_and_place = takes(_plain_array, _small_integer)
+array_and_two_numbers = takes(_plain_array, _INT, _INT)
 
 one_date = takes(_DATE)
 one_time = takes(_time)

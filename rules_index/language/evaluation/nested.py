@@ -123,6 +123,32 @@ def items_of(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
     return pc.list_flatten(lists), np.repeat(np.arange(len(lists)), lengths)
 
 
+def _slice(columns: Columns, _: str) -> Result:
+    """`slice(items, place, count)` with constant numbers: `count` items from a place, which counts from 1 or, if
+    negative, from the end; none if the place is outside of the array."""
+    lists, place, count = columns[0], columns[1][0].as_py(), columns[2][0].as_py()
+    begins, ends = _bounds(lists)
+    starts = begins + place - 1 if place > 0 else ends + place
+    sizes = np.where((starts < begins) | nulls_of(lists), 0, np.clip(ends - starts, 0, count))
+    owner = np.repeat(np.arange(len(lists)), sizes)
+    kept = np.arange(len(owner)) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    offsets = kept_offsets(lists, owner)
+    return pa.ListArray.from_arrays(offsets, lists.values.take(pa.array(kept)), type=lists.type), None
+
+
+def _sorted(columns: Columns, _: str) -> Result:
+    """`sort_array(items, ascending)` with a constant order. NULL is the least item, and NaN the greatest number."""
+    lists = columns[0]
+    ascending = columns[1][0].as_py() if len(columns) > 1 else True
+    items, owner = items_of(lists)
+    is_nan = pc.fill_null(pc.is_nan(items), False) if pa.types.is_floating(items.type) else pa.repeat(False, len(items))
+    rows = pa.table({"owner": owner, "known": items.is_valid(), "nan": is_nan, "item": items})
+    order = "ascending" if ascending else "descending"
+    keys = [("owner", "ascending"), *((key, order) for key in ("known", "nan", "item"))]
+    places = pc.sort_indices(rows, keys).to_numpy()
+    return _lists_of(lists, items, owner, places), None
+
+
 def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
     """The item of an array at a place, counting from `first`. If that is 1, negative places count from the end. At a
     place outside of the array, the call raises if `raises` and else is NULL."""
@@ -190,6 +216,19 @@ NESTED: dict[str, ScalarFunction] = {
     "[]": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=True), raises=True),
     "get": ScalarFunction(argument_types.array_and_place, partial(_item, first=0, raises=False)),
     "element_at": ScalarFunction(argument_types.array_and_place, partial(_item, first=1, raises=True), raises=True),
+    "try_element_at": ScalarFunction(
+        argument_types.array_and_place,
+        partial(_item, first=1, raises=False),
+        constants=(1,),
+        fits=lambda fixed: fixed[0] != 0,  # with 0 it raises
+    ),
+    "slice": ScalarFunction(
+        argument_types.array_and_two_numbers,
+        _slice,
+        constants=(1, 2),
+        fits=lambda fixed: fixed[0] != 0 and 0 <= fixed[1] <= 1 << 30,  # with more, Spark's sum overflows
+    ),
+    "sort_array": ScalarFunction(argument_types.array_and_order, _sorted, constants=(1,)),
     "map_contains_key": ScalarFunction(argument_types.map_and_key, _has_key),
     "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key),
 }

@@ -91,6 +91,17 @@ def _square_root(columns: Columns, _: str) -> Result:
         return like(columns[0], np.sqrt(filled(columns[0]).astype(np.float64)), DOUBLE), None
 
 
+def _square(columns: Columns, _: str) -> Result:
+    """`power(number, 2)`, which Java multiplies; other powers it computes in a way of its own."""
+    return pc.multiply(columns[0], columns[0]), None
+
+
+def _bit(columns: Columns, _: str) -> Result:
+    """`getbit(number, place)` with a constant place that counts from the lowest bit."""
+    values = filled(columns[0])
+    return like(columns[0], ((values >> columns[1][0].as_py()) & 1).astype(np.int8), pa.int8()), None
+
+
 def _bit_count(columns: Columns, _: str) -> Result:
     """The number of bits that are set in the number as a BIGINT."""
     counts = np.bitwise_count(filled(columns[0]).astype(np.int64).view(np.uint64))
@@ -132,6 +143,16 @@ NUMBERS: dict[str, ScalarFunction] = {
     "|": ScalarFunction(argument_types.two_integers, _bits(pc.bit_wise_or)),
     "~": ScalarFunction(argument_types.one_integer, lambda columns, _: (pc.bit_wise_not(columns[0]), None)),
     "bit_count": ScalarFunction(argument_types.one_integer, _bit_count),
+    **dict.fromkeys(
+        ("getbit", "bit_get"),
+        ScalarFunction(
+            argument_types.wide_integer_and_place, _bit, constants=(1,), fits=lambda fixed: 0 <= fixed[0] < 32
+        ),
+    ),
+    **dict.fromkeys(
+        ("power", "pow"),
+        ScalarFunction(argument_types.two_doubles, _square, constants=(1,), fits=lambda fixed: fixed[0] == 2),
+    ),
     "shiftleft": ScalarFunction(argument_types.integer_and_places, _shift(np.left_shift)),
     "shiftright": ScalarFunction(argument_types.integer_and_places, _shift(np.right_shift)),
     "shiftrightunsigned": ScalarFunction(argument_types.integer_and_places, _shift(np.right_shift, unsigned=True)),

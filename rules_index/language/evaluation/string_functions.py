@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from rules_index.language.coercion import INT, STRING
 from rules_index.language.evaluation import argument_types
 from rules_index.language.evaluation.malformed_texts import Texts, made_valid
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like, nulls_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,36 +85,37 @@ _INT_MAX = (1 << 31) - 1
 
 def _substring(columns: Columns, _: str) -> Result:
     """`substring(text, place, length)` counts from 1 or, with a negative place, from the end; both ends are clipped."""
-    text, place = columns[0], columns[1][0].as_py()
-    length = columns[2][0].as_py() if len(columns) > 2 else _INT_MAX
-    if length <= 0:
-        return pc.if_else(text.is_valid(), "", pa.scalar(None, STRING)), None
-    if place >= 0:
-        start = max(place - 1, 0)
-        return pc.utf8_slice_codeunits(text, start, start + length), None
-    import polars as pl
-
-    starts = filled(pc.utf8_length(text)).astype(np.int64) + place
-    ends = np.maximum(starts + length, 0)
-    starts = np.maximum(starts, 0)
-    sliced = pl.select(
-        pl.lit(pl.Series("t", pl.from_arrow(text))).str.slice(
-            pl.lit(pl.Series("o", starts)), pl.lit(pl.Series("n", np.maximum(ends - starts, 0).astype(np.uint64)))
-        )
-    ).to_series()
-    return sliced.to_arrow().cast(STRING), None
+    text, places = columns[0], filled(columns[1]).astype(np.int64)
+    lengths = filled(columns[2]).astype(np.int64) if len(columns) > 2 else np.full(len(text), _INT_MAX)
+    starts = np.maximum(places - 1, 0)
+    if (places < 0).any():
+        starts = np.where(places < 0, filled(pc.utf8_length(text)) + places, starts)
+    return _sliced(text, starts, starts + lengths, columns[1:]), None
 
 
-def _left(columns: Columns, zone: str) -> Result:
-    text, length = columns
-    return _substring([text, pa.repeat(pa.scalar(1, INT), len(text)), length], zone)
+def _left(columns: Columns, _: str) -> Result:
+    text, lengths = columns
+    return _sliced(text, np.zeros(len(text), np.int64), filled(lengths), [lengths]), None
 
 
 def _right(columns: Columns, _: str) -> Result:
-    text, length = columns[0], columns[1][0].as_py()
-    if length <= 0:
-        return pc.if_else(text.is_valid(), "", pa.scalar(None, STRING)), None
-    return pc.utf8_slice_codeunits(text, -length, None), None
+    text, lengths = columns
+    ends = filled(pc.utf8_length(text)).astype(np.int64)
+    return _sliced(text, ends - np.maximum(filled(lengths), 0), ends, [lengths]), None
+
+
+def _sliced(text: pa.Array, starts: np.ndarray, ends: np.ndarray, others: Columns) -> pa.Array:
+    """The characters of each text between two places, [rows] int, that count from 0 and may be beyond its ends; NULL
+    where one of the `others` is NULL."""
+    starts, ends = np.maximum(starts, 0), np.maximum(ends, 0)
+    if len(text) and not any(each.null_count for each in others) and np.ptp(starts) == np.ptp(ends) == 0:
+        return pc.utf8_slice_codeunits(text, int(starts[0]), int(max(starts[0], ends[0])))
+    import polars as pl
+
+    rows = pl.DataFrame({"text": pl.from_arrow(text), "start": starts, "length": np.maximum(ends - starts, 0)})
+    sliced = rows.select(pl.col("text").str.slice("start", "length")).to_series().to_arrow().cast(STRING)
+    missing = np.logical_or.reduce([nulls_of(each) for each in others])
+    return pc.if_else(pa.array(missing), pa.scalar(None, STRING), sliced) if missing.any() else sliced
 
 
 def _replace(columns: Columns, _: str) -> Result:
@@ -304,11 +305,9 @@ _OF_CHARACTERS: dict[str, ScalarFunction] = {
     **dict.fromkeys(
         ("length", "char_length", "character_length", "len"), ScalarFunction(argument_types.one_text, _length)
     ),
-    **dict.fromkeys(
-        ("substring", "substr"), ScalarFunction(argument_types.text_and_numbers, _substring, constants=(1, 2))
-    ),
-    "left": ScalarFunction(argument_types.text_and_numbers, _left, constants=(1,)),
-    "right": ScalarFunction(argument_types.text_and_numbers, _right, constants=(1,)),
+    **dict.fromkeys(("substring", "substr"), ScalarFunction(argument_types.text_and_numbers, _substring)),
+    "left": ScalarFunction(argument_types.text_and_number, _left),
+    "right": ScalarFunction(argument_types.text_and_number, _right),
     **{
         name: ScalarFunction(
             argument_types.padded_text,
