@@ -114,7 +114,6 @@ LEFT_TO_SPARK = [
     "INSERT INTO rules SELECT * FROM rules",
     "INSERT INTO rules (rule_id, scope) VALUES ('a')",
     "INSERT INTO rules (rule_id, scope, expression) VALUES (1, 's', 'b')",
-    "INSERT INTO rules (rule_id, scope, expression) VALUES (concat('a', 'b'), 's', 'b')",
     "INSERT INTO rules (rule_id, scope, expression, labels) VALUES ('a', 's', 'b', map('k', 'v', 'k', 'w'))",
     "INSERT INTO rules (rule_id, scope, expression, priority) VALUES ('a', 's', 'b', 3000000000)",
     "INSERT INTO rules (rule_id, scope, expression, valid_from) VALUES ('a', 's', 'b', '2024-01-01')",
