@@ -7,9 +7,6 @@ import pyarrow as pa
 from rules_index.language.evaluation import decimals
 from rules_index.language.typed import Constant
 
-_LONGEST_TEXT = 10_000
-"""The greatest length in bytes of a text that is computed while a rule is compiled."""
-
 
 def constant_scalar(constant: Constant) -> pa.Scalar:
     """A constant as an Arrow scalar."""
@@ -26,8 +23,7 @@ def constant_scalar(constant: Constant) -> pa.Scalar:
 
 
 def constant_of(values: pa.Array) -> Constant | None:
-    """A computed value, [1], as a constant. None for arrays, maps and structs, texts that are not UTF-8, and very long
-    ones."""
+    """A computed value, [1], as a constant. None for arrays, maps and structs, and texts that are not UTF-8."""
     data_type = values.type
     if pa.types.is_nested(data_type):
         return None
@@ -36,9 +32,8 @@ def constant_of(values: pa.Array) -> Constant | None:
     if pa.types.is_decimal(data_type):
         return Constant(decimals.to_unscaled(values[0].as_py(), data_type.scale), data_type)
     if pa.types.is_string(data_type):
-        text = values.cast(pa.binary())[0].as_py()
         try:
-            return Constant(text.decode(), data_type) if len(text) <= _LONGEST_TEXT else None
+            return Constant(values[0].as_py(), data_type)
         except UnicodeDecodeError:
             return None
     if pa.types.is_date32(data_type):

@@ -63,10 +63,18 @@ def build(
     return _value(found) if all(isinstance(each, Constant) for each in known) else found
 
 
+_LONGEST_TEXTS = 1_000
+"""The greatest length in characters of the constant texts of a call that is evaluated while a rule is compiled:
+`levenshtein` takes time quadratic in it."""
+
+
 def _value(operation: Operation) -> Constant | None:
-    """The value of a call of constants. None if it raises, or may read a text as a moment of the current day."""
+    """The value of a call of constants. None if it raises, may read a text as a moment of the current day, or is left
+    to Spark because its texts are long."""
     columns = [pa.repeat(constant_scalar(each), 1) for each in operation.operands if isinstance(each, Constant)]
     texts = [column[0].as_py() for column in columns if column.type == STRING and not column.null_count]
+    if sum(map(len, texts)) > _LONGEST_TEXTS:
+        return None
     if any(datetime_parser.names_moment(text) or datetime_parser.is_time_of_day(text) for text in texts):
         return None
     values, failed = call(operation, columns)
