@@ -112,7 +112,7 @@ EDITS = [
     """,
     "INSERT INTO rules VALUES ('d', 's', 'i = 3', NULL, NULL, NULL, 7, NULL, 'me', 'what it is for')",
     "INSERT INTO rules (rule_id, scope, expression) VALUES ('a' 'b', 's', 'b')",
-    "INSERT INTO rules (rule_id, scope, expression, valid_to) VALUES (lower('C'), 's', 'b', to_timestamp('2024-03-31'))",
+    "INSERT INTO rules (rule_id, scope, expression, valid_to) VALUES (lower('C'), 's', 'b', to_timestamp('2024-03'))",
     "UPDATE rules SET expression = 'i > 2', enabled = TRUE WHERE rule_id = 'a'",
     "UPDATE rules SET valid_from = NULL, valid_to = TIMESTAMP'2024-10-27 02:30:00.000001' WHERE rule_id IN ('a', 'd')",
     "UPDATE rules SET priority = 5 WHERE priority IS NOT NULL AND scope = 's'",
