@@ -10,9 +10,10 @@ from rules_index.language.typed import Constant, Expression, Operation
 
 
 def folded(expression: Expression | None) -> Expression | None:
-    """An operation or, if its operands are constants, its value; None if that raises."""
+    """An operation or, if its operands are constants, its value or an operation that raises on every row; None if only
+    Spark can evaluate it."""
     if isinstance(expression, Operation) and all(isinstance(each, Constant) for each in expression.operands):
-        return _value(expression)
+        return _value(expression) or Operation("raise", expression.operands[:1], expression.type)
     return expression
 
 

@@ -77,6 +77,8 @@ def quiet(expression: Expression | None) -> Expression | None:
     """A cast or arithmetic that returns NULL where it would raise; None if only Spark can evaluate that."""
     if isinstance(expression, Constant):
         return expression  # it did not raise
+    if isinstance(expression, Operation) and expression.name == "raise":
+        return Constant(None, expression.type)
     if isinstance(expression, Operation) and expression.name in ("cast", *_QUIET_ARITHMETIC):
         return Operation(f"try_{expression.name}", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
@@ -94,8 +96,8 @@ def is_sum(expression: Expression | None, prefix: str = "") -> bool:
 
 
 def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
-    """One side of a comparison, whose other side is not constant, cast to the common type. A constant text that has no
-    value in this type becomes an operation that raises on every row. None if only Spark can evaluate the cast."""
+    """A value cast to a type. A constant text that has no value in this type becomes an operation that raises on every
+    row. None if only Spark can evaluate the cast."""
     found = as_type(expression, target, zone)
     if found is None and isinstance(expression, Constant) and constants.raises(expression, target):
         return Operation("raise", (expression,), target)

@@ -47,8 +47,8 @@ FUNCTIONS: dict[str, ScalarFunction] = {
 def build(
     name: str, arguments: Sequence[Expression | None], result: pa.DataType | None, zone: str
 ) -> Expression | None:
-    """The call as an operation, or its value if all arguments are constants. None if only Spark can evaluate it, if an
-    argument is None, or if the call of constants raises."""
+    """The call as an operation or, if all arguments are constants, its value or an operation that raises on every row.
+    None if only Spark can evaluate it, or if an argument is None."""
     function = FUNCTIONS.get(name)
     known = [each for each in arguments if each is not None]
     if function is None or result is None or len(known) < len(arguments):
@@ -68,9 +68,9 @@ _LONGEST_TEXTS = 1_000
 `levenshtein` takes time quadratic in it."""
 
 
-def _value(operation: Operation) -> Constant | None:
-    """The value of a call of constants. None if it raises, may read a text as a moment of the current day, or is left
-    to Spark because its texts are long."""
+def _value(operation: Operation) -> Constant | Operation | None:
+    """The value of a call of constants, or an operation that raises. None if it may read a text as a moment of the
+    current day, or is left to Spark because its texts are long."""
     columns = [pa.repeat(constant_scalar(each), 1) for each in operation.operands if isinstance(each, Constant)]
     texts = [column[0].as_py() for column in columns if column.type == STRING and not column.null_count]
     if sum(map(len, texts)) > _LONGEST_TEXTS:
@@ -78,7 +78,9 @@ def _value(operation: Operation) -> Constant | None:
     if any(datetime_parser.names_moment(text) or datetime_parser.is_time_of_day(text) for text in texts):
         return None
     values, failed = call(operation, columns)
-    return None if failed is not None and failed.any() else constant_of(values)
+    if failed is not None and failed.any():
+        return Operation("raise", operation.operands[:1], operation.type)
+    return constant_of(values)
 
 
 def raises(operation: Operation) -> bool:
