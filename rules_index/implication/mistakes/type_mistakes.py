@@ -36,7 +36,7 @@ from rules_index.language.formula import Predicate
 from rules_index.language.nodes import Node, inside
 from rules_index.language.tokens import words
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
-from rules_index.language.typed import Constant, Leaf
+from rules_index.language.typed import Constant, Leaf, Operation
 
 _TIMES = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_NTZ: "TIMESTAMP_NTZ"}
 _PERHAPS_NUMBER = re.compile(r"(?i)[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?[df]?|0x[0-9a-fp.+-]*[df]?|nan|inf|infinity)")
@@ -50,7 +50,7 @@ _CAPITALS, _SMALL = frozenset(("upper", "ucase")), frozenset(("lower", "lcase"))
 
 def raises_always(rule: ParsedRule) -> Iterator[Mistake]:
     """Strings that cannot be cast to the number, time or truth value that they are compared with; strings in place of a
-    condition; and divisions by 0."""
+    condition; casts and calls of constants that raise; and divisions by 0."""
     reported: set[Node] = set()
     for each in rule.comparisons:
         subject = rule.value(each.subject)
@@ -63,6 +63,7 @@ def raises_always(rule: ParsedRule) -> Iterator[Mistake]:
             part = each.constant_node if each.node.kind in ("between", "in") else each.node
             yield rule.mistake(ALWAYS_RAISES, part, _text_message(rule, each, data_type))
     yield from _conditions(rule)
+    yield from _raising_calls(rule)
     for node, divisor in divisions(rule):
         constant = rule.constant(divisor)
         if constant is not None and is_number(constant.type) and constant.value == 0:
@@ -158,6 +159,26 @@ def _conditions(rule: ParsedRule) -> Iterator[Mistake]:
                 f"error on every row that reaches it. {suggestion}"
             )
             yield rule.mistake(ALWAYS_RAISES, child, message)
+
+
+def _raising_calls(rule: ParsedRule) -> Iterator[Mistake]:
+    """`to_date('31.12.2026')`, `CAST('high' AS INT)`: casts and calls of constants that raise."""
+    for node in rule.of("cast", "call"):
+        value = rule.value(node)
+        if value is None or not isinstance(value.local, Operation) or value.local.name != "raise":
+            continue
+        if node.value in _DIVIDING or not node.children:
+            continue
+        text, suggestion = rule.constant(node.children[0]), "Correct its arguments."
+        if text is not None and text.type == STRING and len(node.children) == 1:
+            kind = _TIMES.get(value.type)
+            suggestion = f"{rule.words(node.children[0])} is no {kind or name_of(value.type)}. "
+            suggestion += _time_suggestion(str(text.value), kind) if kind else "Correct it."
+        message = (
+            f"{quoted(rule.words(node))} raises an error on every row that reaches it, so that this part of the rule "
+            f"is never TRUE. {suggestion}"
+        )
+        yield rule.mistake(ALWAYS_RAISES, node, message)
 
 
 def divisions(rule: ParsedRule) -> Iterator[tuple[Node, Node]]:
