@@ -81,7 +81,7 @@ def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value |
         None if each.local is None else operations.as_type(each.local, common, analyser.scope.time_zone)
         for each in arguments
     ]
-    return analyser.make_value(node, common, operations.operation("coalesce", trees, common))
+    return analyser.make_value(node, common, folded(operations.operation("coalesce", trees, common)))
 
 
 def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -174,7 +174,7 @@ def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
         return None  # Spark casts no text here, and refuses the call
     zone = analyser.scope.time_zone
     trees = [None if each.local is None else operations.as_type(each.local, common, zone) for each in arguments]
-    return analyser.make_value(node, common, operations.operation(node.value, trees, common))
+    return analyser.make_value(node, common, folded(operations.operation(node.value, trees, common)))
 
 
 def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -261,7 +261,8 @@ def _concat_ws(analyser: Analysis, node: Node, arguments: list[Value]) -> Value 
         return None
     zone = analyser.scope.time_zone
     trees = [None if each.local is None else operations.as_type(each.local, STRING, zone) for each in texts]
-    return analyser.make_value(node, STRING, operations.operation("concat_ws", trees, STRING, separator.local.value))
+    tree = operations.operation("concat_ws", trees, STRING, separator.local.value)
+    return analyser.make_value(node, STRING, folded(tree))
 
 
 def _is_nan(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
