@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
+from pipelines.error_texts import spark_message
 from pipelines.errors import SparkNotStartedError
 from pipelines.lake.column_types import arrow_schema_of, spark_name
 from pipelines.rule_set import NEEDS_SPARK
 from pipelines.runners.choice import why_spark_rules_are_refused
 from pipelines.spark.session import know_internals
-from pipelines.spark.sql_text import spark_message
 from rules_index.errors import RuleError, unforeseen
 from rules_index.language.typed import Leaf, authors_text
 

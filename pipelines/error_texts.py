@@ -69,6 +69,12 @@ def first_line(error: object) -> str:
     return f"{text} ({advice})" if advice else text
 
 
+def spark_message(error: Exception) -> str:
+    """The first line of a Spark error without its class and SQL state, for the author of a rule."""
+    text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first_line(error))
+    return re.sub(r"\s*SQLSTATE: [0-9A-Z]{5}.*$", "", text)
+
+
 def is_refused(error: object) -> bool:
     """Whether delta-rs refuses a commit for the table's features or properties, so that to try again is of no use."""
     return any(pattern.search(str(error)) for pattern in _ADVICE)

@@ -18,7 +18,7 @@ from pipelines.duplicate_ids import current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.runs import DONE, MicroBatch, batches
 from pipelines.lake.tagged_ids import IDS, CodedIds, MatchCounts, coded, tagged_rows
-from pipelines.lake.version_rows import is_small, rows_at
+from pipelines.lake.version_rows import is_small, rules_at
 from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
 from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
 from pipelines.lint_origins import origin_proposal, possible_origins
@@ -101,7 +101,7 @@ def lint_scopes(
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
     if is_small(workspace.lake.delta("rules")):
         # whole rows, which are kept: `rule_rows` and others need columns that are not compiled
-        rows_at(workspace.lake, "rules", workspace.lake.version("rules"))
+        rules_at(workspace.lake, workspace.lake.version("rules"))
     rules = current_rules(workspace)
     return [_lint_scope(scope, rules, runs, noisy) for scope in due]
 
@@ -355,7 +355,7 @@ def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence
     found: dict[Any, int] = {}
     for version in sorted(set(versions), reverse=True):
         try:
-            before = pl.DataFrame(pl.from_arrow(rows_at(scope.workspace.lake, "rules", version)))
+            before = pl.DataFrame(pl.from_arrow(rules_at(scope.workspace.lake, version)))
         except PipelineError:
             break
         before = before.rename(str.lower)

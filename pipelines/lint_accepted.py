@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipelines.errors import not_written
 from pipelines.lake.lake import arrow_schema
-from pipelines.lake.version_rows import rows_at
+from pipelines.lake.version_rows import rules_at
 from pipelines.rule_set import in_years_of_python
 from pipelines.table_definitions import LINT_ACCEPTED
 from pipelines.workspace import Workspace
@@ -25,7 +25,7 @@ def rule_rows(workspace: Workspace, scope: str, version: int, ids: Iterable[str]
 
     They have the columns that lint shows or that decide what a rule says.
     """
-    rules = pl.DataFrame(pl.from_arrow(rows_at(workspace.lake, "rules", version))).rename(str.lower)
+    rules = pl.DataFrame(pl.from_arrow(rules_at(workspace.lake, version))).rename(str.lower)
     rules = rules.select([name for name in _OF_RULES if name in rules.columns]).with_columns(
         pl.col("rule_id").cast(pl.String)
     )

@@ -90,9 +90,7 @@ def retag(
     )
 
 
-def compile_and_retag(
-    workspace: Workspace, name: str, since: str | None = None, until: str | None = None
-) -> RetagResult:
+def compile_and_retag(workspace: Workspace, name: str, since: str | None, until: str | None) -> RetagResult:
     """Re-tag by the rules as they are now: compile them first if they were edited since they were compiled.
 
     Raises what `retag` raises, and PipelineError, before any row is changed, if they cannot be compiled.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
-from pipelines.lake.version_rows import rows_at
+from pipelines.lake.version_rows import rules_at
 from rules_index.arrays import as_lists
 from rules_index.language.coercion import spark_type
 
@@ -122,7 +122,7 @@ def read_rules(
     wanted += ANNOTATED_BY if annotated else []
     found = [columns[name] for name in wanted if name in columns]
     if ids is None and lake.rule_files_read is not None:
-        read = rows_at(lake, "rules", version, found)
+        read = rules_at(lake, version, found)
     elif ids is not None and not len(ids) and not nameless:
         read = pa.schema(table.schema()).empty_table().select(found)
     else:

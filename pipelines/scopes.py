@@ -117,12 +117,14 @@ class JoinScope(Scope):
         """A cross join of the sources as DataFrames without files."""
         from pyspark.sql import functions
 
-        from pipelines.spark.sql_text import quoted
+        from rules_index.names import back_quoted
 
         joined: DataFrame | None = None
         for stream in self.streams:
             rows = _without_files(self.workspace, stream)
-            side = rows.select(functions.struct(*(functions.col(quoted(c)) for c in rows.columns)).alias(stream.name))
+            side = rows.select(
+                functions.struct(*(functions.col(back_quoted(c)) for c in rows.columns)).alias(stream.name)
+            )
             joined = side if joined is None else joined.crossJoin(side)
         assert joined is not None
         return joined.withColumn(JOINED_TIME, functions.lit(None).cast("timestamp"))

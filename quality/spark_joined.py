@@ -8,11 +8,11 @@ import polars as pl
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
 from quality import spark_written
 from quality.local_joined import has_fields
 from quality.spark_sample import time_of, try_sample_again
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join
@@ -39,7 +39,7 @@ def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
     """How many joined rows repeat the keys of another one; 0 if a stream has no key, or its source lacks it."""
     configuration = written.workspace.configuration
     keys = {name: configuration.stream(name).key for name in join.streams}
-    fields = {name: tagged.select(f"{quoted(name)}.*").columns for name in join.streams}
+    fields = {name: tagged.select(f"{back_quoted(name)}.*").columns for name in join.streams}
     if not all(keys.values()) or not has_fields(fields, keys):
         return 0
     columns = [f.col(_column(name, key)) for name, named in keys.items() for key in named]
@@ -52,7 +52,7 @@ def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
 
 def _column(stream: str, column: str) -> str:
     """The name of a stream's column in a joined row, in Spark SQL."""
-    return f"{quoted(stream)}.{quoted(column)}"
+    return f"{back_quoted(stream)}.{back_quoted(column)}"
 
 
 def _unequal_keys(join: Join) -> Column:

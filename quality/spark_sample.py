@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pipelines.spark.catalyst import derived_column
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
 from quality.sample import ROWS, SampleResult, rules_to_try, text_partitions
 from rules_index import RuleError
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
@@ -53,7 +53,7 @@ def try_sample_again(
         return SampleResult()
     rows = tagged.filter(f.col("index_fingerprint") == f.lit(batch.fingerprint))
     for name in text_partitions(workspace, tagged_table(scope)):
-        rows = rows.filter(f.col(quoted(name)).isNotNull())
+        rows = rows.filter(f.col(back_quoted(name)).isNotNull())
     sample = _rows(rows, batch, [rule.rule_id for rule in rules])
     tried = [
         (rule, column) for rule in rules if (column := _disagrees(workspace, event_time, rule, sample)) is not None

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pipelines.spark.delta_internals import TableLog
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import matches_keys, matches_table, quarantine_table, tagged_table
 from quality.spark_sample import time_of, try_sample_again
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
@@ -69,7 +69,7 @@ def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
 
 def sample_result(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> SampleResult:
     """The rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample."""
-    time = None if stream.event_time is None else time_of([quoted(stream.event_time)])
+    time = None if stream.event_time is None else time_of([back_quoted(stream.event_time)])
     tagged = frame(written, tagged_table(stream))
     return try_sample_again(written.workspace, stream.name, time, written.batches[-1], tagged, pairs)
 
@@ -80,7 +80,7 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
     kinds = {field.name.lower(): field.dataType.simpleString() for field in pairs.schema.fields}
     # Spark cannot hash maps, variants or intervals; the counts are still compared
     hashed = [key for key in keys if not any(word in kinds[key.lower()] for word in ("map<", "variant", "interval"))]
-    checksum = f.sum(f.xxhash64(*(f.col(quoted(key)) for key in hashed), "source_version").cast(_CHECKSUM))
+    checksum = f.sum(f.xxhash64(*(f.col(back_quoted(key)) for key in hashed), "source_version").cast(_CHECKSUM))
     return by_rule(pairs, checksum.cast("string").alias("checksum"))
 
 

@@ -54,6 +54,27 @@ def decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of the type are strings, with offsets of 32 or 64 bits."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def valid_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The texts, with NULL for bytes that are not UTF-8, which Arrow reads from files without an error."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(each) for each in texts.cast(pa.large_binary()).to_pylist()], texts.type)
+    return texts
+
+
+def _decoded(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Mappings as lists of key and value; other columns unchanged."""
     kind = column.type

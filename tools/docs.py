@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from pipelines import table_definitions  # noqa: E402
 from rules_index.language import function_signatures  # noqa: E402
-from rules_index.language.costs import limits, options  # noqa: E402
+from rules_index.language.costs import argument_limits, options  # noqa: E402
 
 RESULTS = {
     "string": "STRING",
@@ -66,8 +66,8 @@ def function_table() -> list[str]:
     rows = [
         f"| {result} | {', '.join(text for _, text in sorted(names))} |" for result, names in sorted(by_result.items())
     ]
-    sized = ", ".join(f"`{name}`" for name in sorted(limits.COUNTS))
-    formats = ", ".join(f"`{name}`" for name in sorted(limits.FORMATS))
+    sized = ", ".join(f"`{name}`" for name in sorted(argument_limits.COUNTS))
+    formats = ", ".join(f"`{name}`" for name in sorted(argument_limits.FORMATS))
     size = f"{options.MAX_SCHEMA_LENGTH:,} characters and {options.MAX_SCHEMA_DEPTH} levels"
     schemas = f"- A schema is a constant of at most {size}."
     allowed = f"- Options are a MAP of constants: {_names(options.JSON_OPTIONS)}; of CSV {_names(options.CSV_OPTIONS)}."
@@ -82,9 +82,9 @@ def function_table() -> list[str]:
         "Limits on arguments:",
         "",
         f"- Lambdas are arguments of {_names(function_signatures.LAMBDAS)} and of no other function.",
-        f"- The size of the result is a constant of at most {limits.LARGEST_COUNT:,} in {sized}.",
+        f"- The size of the result is a constant of at most {argument_limits.LARGEST_COUNT:,} in {sized}.",
         f"- The regular expression is a constant, and one that Java cannot stall on, in {patterns}.",
-        f"- A format or path has at most {limits.LONGEST_FORMAT} bytes, whatever the row, in {formats}.",
+        f"- A format or path has at most {argument_limits.LONGEST_FORMAT} bytes, whatever the row, in {formats}.",
         schemas,
         allowed,
         "",

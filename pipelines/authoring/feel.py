@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pipelines.authoring.conditions import TRUE, Condition, Not, Test, any_of, readable_literal
 from pipelines.authoring.foreign import Column, RefusedError
+from rules_index.arrays import is_text
 from rules_index.language.coercion import name_of
 from rules_index.language.evaluation.datetime_parser import parse_date, parse_timestamp
 
@@ -242,7 +243,7 @@ class _Reader:
 def _kind_of(data_type: pa.DataType) -> str:
     """What values of a type are, for people."""
     t = pa.types
-    if t.is_string(data_type) or t.is_large_string(data_type):
+    if is_text(data_type):
         return "text"
     if t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type):
         return "number"

@@ -25,6 +25,7 @@ from pipelines.authoring.conditions import (
     readable_literal,
 )
 from pipelines.authoring.foreign import Column, FieldMapping, RefusedError
+from rules_index.arrays import is_text
 from rules_index.errors import RuleError
 from rules_index.language.coercion import name_of
 from rules_index.language.patterns.java_syntax import parse
@@ -128,7 +129,7 @@ def _values(
     texts = [str(each) for each in values if each is not None]
     if not texts:
         return combine(nulls)
-    if not _is_text(column.type):
+    if not is_text(column.type):
         if modifiers & _WHERE or any(_pattern_of(each, frozenset())[1] for each in texts):
             raise RefusedError("VALUE", f"{name} is not a text here, and {texts[0]!r:.80} is a pattern of texts.")
         return combine([*nulls, *(_number(name, column, "=", each) for each in texts)])
@@ -139,10 +140,6 @@ def _values(
         return all_of([*nulls, *(_patterns(column, each, modifiers, any_of) for each in spelled)])
     whole = list(dict.fromkeys(itertools.chain.from_iterable(spelled)))
     return combine([*nulls, _patterns(column, whole, modifiers, combine)])
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -221,20 +218,20 @@ def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
     if pa.types.is_boolean(column.type) and text.lower() in ("true", "false") and operator == "=":
         return comparison(sql, f"{sql} = {text.upper()}", f"{sql} <> {text.upper()}")
     kind = column.type
-    if not (_is_number(kind) or _is_text(kind)):
+    if not (_is_number(kind) or is_text(kind)):
         raise RefusedError("VALUE", f"{name} is {name_of(kind)} here, and is compared with {text!r:.80}.")
     if not re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
         raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is not a number.")
     number = text.lstrip("+")
     negated = {"=": "<>", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[operator]
-    if _is_text(kind):
+    if is_text(kind):
         cast = f"try_cast({sql} AS DOUBLE)"
         return Test(f"{cast} {operator} {number}", f"({cast} IS NULL OR {cast} {negated} {number})")
     return comparison(sql, f"{sql} {operator} {number}", f"{sql} {negated} {number}")
 
 
 def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
-    if not _is_text(column.type):
+    if not is_text(column.type):
         raise RefusedError("VALUE", f"{name} is not a text here, and is matched with a regular expression.")
     before = f"(?{flags})" if flags else ""
     try:
@@ -251,10 +248,10 @@ def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
 def _reference(column: Column, other: Column, modifiers: frozenset[str]) -> Condition:
     """A comparison with another field of the event. A text that is no number differs from every number."""
     where = next((each for each in modifiers if each in _WHERE), None)
-    if where is None and _is_text(column.type) != _is_text(other.type):
+    if where is None and is_text(column.type) != is_text(other.type):
         left, right = _beside(column, other), _beside(other, column)
         return Test(f"{left} = {right}", f"({left} IS NULL OR {right} IS NULL OR {left} <> {right})")
-    form = "{}" if "cased" in modifiers or not _is_text(column.type) else "lower({})"
+    form = "{}" if "cased" in modifiers or not is_text(column.type) else "lower({})"
     left, right = form.format(column.sql), form.format(other.sql)
     missing = f"{column.sql} IS NULL OR {other.sql} IS NULL"
     if where is None:
@@ -268,9 +265,9 @@ def _beside(column: Column, other: Column) -> str:
     number, or else both as texts."""
     kinds = [column.type, other.type]
     if not any(map(_is_number, kinds)):
-        return f"lower({column.sql})" if _is_text(column.type) else f"lower(CAST({column.sql} AS STRING))"
+        return f"lower({column.sql})" if is_text(column.type) else f"lower(CAST({column.sql} AS STRING))"
     target = "BIGINT" if any(map(pa.types.is_integer, kinds)) else "DOUBLE"
-    return f"try_cast({column.sql} AS {target})" if _is_text(column.type) else column.sql
+    return f"try_cast({column.sql} AS {target})" if is_text(column.type) else column.sql
 
 
 def _network(name: str, column: Column, text: str) -> Condition:
@@ -280,7 +277,7 @@ def _network(name: str, column: Column, text: str) -> Condition:
     except ValueError:
         raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is not a network.") from None
     network = given.network
-    if not _is_text(column.type) or isinstance(network, ipaddress.IPv6Network):
+    if not is_text(column.type) or isinstance(network, ipaddress.IPv6Network):
         raise RefusedError("MODIFIER", f"The modifier cidr of {name} is supported for IPv4 addresses in a text alone.")
     if given.ip != network.network_address:
         message = f"{name} is compared with {text.strip()!r:.80}, an address within the network {network}; write that."

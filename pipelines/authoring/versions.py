@@ -16,7 +16,7 @@ from pipelines.lake.authors import author_of
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
 from pipelines.lake.tagged_ids import IDS, coded, tagged_rows
-from pipelines.lake.version_rows import is_small, rows_at, rows_of_versions
+from pipelines.lake.version_rows import is_small, rows_of_versions, rules_at
 from pipelines.rule_set import in_years_of_python
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
@@ -75,7 +75,7 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
 
     try:
         if is_small(table):
-            rows = rows_at(lake, "rules", table.version())
+            rows = rules_at(lake, table.version())
         else:
             rows = as_texts(as_dataset(table).to_table()) if arrow_reads(table) else read_rows(table)
         # in one chunk: a table of many files has as many, each of which takes Polars half a millisecond

@@ -208,8 +208,8 @@ def _through_spark(place: _StoredTable, schema: pa.Schema, compiled: ri.Compiled
     from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
-    from pipelines.spark.sql_text import quoted
     from pipelines.writing.matching import Matcher
+    from rules_index.names import back_quoted
 
     workspace = place.workspace
     workspace.progress(f"looking through {place.what} with Spark")
@@ -220,9 +220,9 @@ def _through_spark(place: _StoredTable, schema: pa.Schema, compiled: ri.Compiled
             frame = place.frame()
             present = _held(frame.columns, schema)
             matcher = Matcher(spark, compiled, path, "string")
-            tested = matcher.with_inputs(frame.select(*map(quoted, present)))
+            tested = matcher.with_inputs(frame.select(*map(back_quoted, present)))
             kept = tested.withColumn("_matched", functions.size(matcher.rule_ids())).where("_matched > 0")
-            rows = kept.select(*map(quoted, present)).limit(wanted).toArrow()
+            rows = kept.select(*map(back_quoted, present)).limit(wanted).toArrow()
         except PySparkException as error:
             raise SourceError(f"{place.what} cannot be searched: {first_line(error)}") from error
     return _completed(rows, schema)

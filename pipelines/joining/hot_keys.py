@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, functions
 
 from pipelines.joining import partitioning
 from pipelines.joining.partitioning import MAX_SLICE_COPIES
-from pipelines.spark.sql_text import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join
@@ -44,7 +44,7 @@ class HotKey:
 
 def key_columns(keys: int) -> list[Column]:
     """The columns of a key that has `keys` columns."""
-    return [functions.col(quoted(f"{KEY}{place}")) for place in range(keys)]
+    return [functions.col(back_quoted(f"{KEY}{place}")) for place in range(keys)]
 
 
 def hot_keys(frames: Sequence[DataFrame], join: Join, keys: int, count: int, total: int | None) -> list[HotKey]:
@@ -53,7 +53,7 @@ def hot_keys(frames: Sequence[DataFrame], join: Join, keys: int, count: int, tot
     Only keys and times of the frames are read. total: the number of rows in all frames, None if unknown.
     """
     hashed = functions.xxhash64(*key_columns(keys)).alias(_HASH)
-    rows = reduce(DataFrame.union, [frame.select(functions.col(quoted(TIME)), hashed) for frame in frames])
+    rows = reduce(DataFrame.union, [frame.select(functions.col(back_quoted(TIME)), hashed) for frame in frames])
     limit = max(partitioning.MIN_PARTITION_ROWS // PARTS, (rows.count() if total is None else total) // (count * PARTS))
     counted = rows.groupBy(_HASH).agg(functions.count(functions.lit(1)).alias("rows")).filter(f"rows > {limit}")
     found = {int(row[_HASH]): int(row["rows"]) for row in counted.collect()}
@@ -72,7 +72,7 @@ def _even_bounds(rows: DataFrame, slices: dict[int, int]) -> dict[int, np.ndarra
     known = rows.sparkSession.createDataFrame(list(slices.items()), f"`{_HASH}` bigint, `{_SLICES}` bigint")
     finest = max(slices.values())
     shares = [number / finest for number in range(1, finest)]
-    times = functions.percentile_approx(functions.col(quoted(TIME)), shares, max(4 * finest, 1000))
+    times = functions.percentile_approx(functions.col(back_quoted(TIME)), shares, max(4 * finest, 1000))
     parted = rows.join(functions.broadcast(known), _HASH).groupBy(_HASH, _SLICES).agg(times.alias(_BOUNDS))
     of_key = (
         f"transform(sequence(1, `{_SLICES}` - 1), n -> get(`{_BOUNDS}`, CAST(n * {finest} div `{_SLICES}` AS INT) - 1))"
@@ -129,7 +129,7 @@ def placed_slices(rows: DataFrame, join: Join, keys: int, count: int, hot: Seque
     rows = rows.withColumn(OWNED, functions.expr(f"`{_BOUNDS}` IS NULL OR `{part}` = {first}"))
     place = f"coalesce(get(`{_PLACES}`, `{part}`), CAST(pmod(`{_HASH}`, {count}L) AS INT))"
     rows = rows.withColumn(_PLACE, functions.expr(place)).drop(_HASH, _BOUNDS, _PLACES)
-    return rows.repartitionById(count, quoted(_PLACE)).drop(_PLACE), keys + 1
+    return rows.repartitionById(count, back_quoted(_PLACE)).drop(_PLACE), keys + 1
 
 
 def _slice_of(time: str, longest: int) -> str:

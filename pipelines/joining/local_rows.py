@@ -220,7 +220,7 @@ class LocalRows:
         """The rows that may satisfy a rule. If most rows of the first batch may, later batches are not filtered."""
         name = reader.side.stream.name
         if reader.filters is None:
-            reader.filters = all(index.filters(name) for index in self.indexes)
+            reader.filters = all(index.can_filter(name) for index in self.indexes)
             if reader.filters and len(batch):
                 found = self._wanted_by_rules(reader, batch)
                 reader.filters = bool(found.mean() <= MAX_PASSING_SHARE)

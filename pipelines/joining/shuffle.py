@@ -32,9 +32,9 @@ from pipelines.joining import partitioning
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.lake.column_types import CHAR_TYPE, plain_fields
 from pipelines.spark.arrow_batches import map_batches
-from pipelines.spark.sql_text import quoted
 from rules_index.join.window_partners import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pipelines.joining.sides import SideFiles
@@ -67,27 +67,27 @@ def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: 
     assert side.stream.event_time is not None
     columns = [
         functions.lit(number).cast("tinyint").alias(STREAM),
-        event_time(functions.col(quoted(side.stream.event_time))).alias(TIME),
+        event_time(functions.col(back_quoted(side.stream.event_time))).alias(TIME),
         *(
-            _comparable(functions.col(quoted(column)), kind).alias(f"{KEY}{place}")
+            _comparable(functions.col(back_quoted(column)), kind).alias(f"{KEY}{place}")
             for place, (column, kind) in enumerate(zip(join.on[name], types, strict=True))
         ),
-        functions.struct(*(functions.col(quoted(column)) for column in names)).alias(name),
+        functions.struct(*(functions.col(back_quoted(column)) for column in names)).alias(name),
     ]
     needed = [TIME, *(f"{KEY}{place}" for place in range(len(types)))]
     # not dropna, which treats NaN as NULL
-    present = reduce(Column.__and__, [functions.col(quoted(column)).isNotNull() for column in needed])
-    return rows.select(*columns).filter(present & functions.col(quoted(TIME)).between(1 - FARTHEST, FARTHEST - 1))
+    present = reduce(Column.__and__, [functions.col(back_quoted(column)).isNotNull() for column in needed])
+    return rows.select(*columns).filter(present & functions.col(back_quoted(TIME)).between(1 - FARTHEST, FARTHEST - 1))
 
 
 def flat(rows: DataFrame, side: SideFiles) -> DataFrame:
     """Rows of `side_rows` with the fields of the STRUCT as columns."""
     name = side.stream.name
     own = [
-        functions.col(quoted(name)).getField(field.name).alias(own_column(name, field.name))
+        functions.col(back_quoted(name)).getField(field.name).alias(own_column(name, field.name))
         for field in side.schema.fields
     ]
-    others = [functions.col(quoted(column)) for column in rows.columns if column != name]
+    others = [functions.col(back_quoted(column)) for column in rows.columns if column != name]
     return rows.select(*others, *own)
 
 
@@ -124,7 +124,7 @@ def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[H
     else:
         rows = rows.withColumn(OWNED, functions.lit(True))
         partitioned = rows.repartition(count, *key_columns(keys)) if count > 1 else rows.coalesce(1)
-    return partitioned.sortWithinPartitions(quoted(TIME)), keys
+    return partitioned.sortWithinPartitions(back_quoted(TIME)), keys
 
 
 def join_partitions(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:
@@ -146,7 +146,7 @@ def _joiner(file: Callable[[], str], task: JoinTask) -> Callable[[Iterator[Any]]
 def union_by_name(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
     """The union of the frames by name; columns that a frame lacks are NULL."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-    return rows.select(*(functions.col(quoted(name)) for name in columns))
+    return rows.select(*(functions.col(back_quoted(name)) for name in columns))
 
 
 def with_keys_of(earlier: DataFrame, new: Sequence[DataFrame], keys: int) -> DataFrame:

@@ -93,7 +93,7 @@ class ShuffledRows:
     def _filter(self, side: SideFiles) -> Column | None:
         """Whether a row of a stream may satisfy a rule; None if a filter does not pay, since too many rows pass."""
         name = side.stream.name
-        if not all(index.filters(name) for index, _ in self.indexes) or self._share(side) > MAX_PASSING_SHARE:
+        if not all(index.can_filter(name) for index, _ in self.indexes) or self._share(side) > MAX_PASSING_SHARE:
             return None
         conditions = [_useful(index, matcher, name) for index, matcher in self.indexes]
         return reduce(lambda one, other: one | other, conditions)

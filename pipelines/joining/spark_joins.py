@@ -23,7 +23,6 @@ from pipelines.settings.model import Join, Stream
 from pipelines.sources.source import Source, open_source
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing.annotated_rows import annotation_columns_of
@@ -31,6 +30,7 @@ from pipelines.writing.configured_tables import join_tables
 from pipelines.writing.matching import Matcher
 from pipelines.writing.spark_tables import append_once, fence, prepare_tables, written_rows
 from rules_index.join.worker import JoinTask
+from rules_index.names import back_quoted
 
 
 class SparkJoins:
@@ -112,7 +112,7 @@ class SparkJoins:
         annotations = annotations_of(planned.index.compiled, planned.join.annotations)
         quarantined, latest = self._quarantine(planned, partitioned.rows)
         joined = self._joined(planned, partitioned).select(
-            *(functions.col(quoted(name)) for name in planned.join.streams),
+            *(functions.col(back_quoted(name)) for name in planned.join.streams),
             "rule_ids",
             *(column.alias(name) for name, column in annotation_columns_of(annotations, functions.col("rule_ids"))),
             functions.lit(stored.rules_version).cast("bigint").alias("rules_version"),
@@ -154,11 +154,11 @@ class SparkJoins:
         """The candidates that satisfy a rule, if residual predicates are left that only Spark evaluates."""
         streams = self.workspace.configuration.streams
         times = [
-            functions.col(f"{quoted(name)}.{quoted(str(streams[name].event_time))}").cast("timestamp")
+            functions.col(f"{back_quoted(name)}.{back_quoted(str(streams[name].event_time))}").cast("timestamp")
             for name in join.streams
         ]
         rows = candidates.drop("rule_ids").withColumn(JOINED_TIME, functions.greatest(*times))
-        columns = [functions.col(quoted(name)) for name in rows.columns]
+        columns = [functions.col(back_quoted(name)) for name in rows.columns]
         matched = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"))
         return matched.filter(functions.size("rule_ids") > 0)
 

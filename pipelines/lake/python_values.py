@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from rules_index.arrays import is_text
+
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
     """The values of a column; a MAP becomes a dict, or a list of entries if its keys are not hashable.
@@ -21,7 +23,7 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     try:
         return _plain_values(column)
     except UnicodeDecodeError:
-        read = values_of(column.cast(_changed(kind, _is_text, pa.large_binary())))
+        read = values_of(column.cast(_changed(kind, is_text, pa.large_binary())))
         return [_decoded(value, kind) for value in read]
     except (OverflowError, ValueError):
         return values_of(column.cast(_changed(kind, pa.types.is_temporal, pa.string())))
@@ -33,10 +35,6 @@ def _plain_values(column: pa.ChunkedArray) -> list[Any]:
     except TypeError:
         found = column.to_pylist()
     return found
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _changed(kind: pa.DataType, is_changed: Callable[[pa.DataType], bool], new: pa.DataType) -> pa.DataType:
@@ -68,4 +66,4 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
         return {field.name: _decoded(value[field.name], field.type) for field in kind}
     if pa.types.is_float32(kind):
         return float(value)
-    return value.decode(errors="replace") if _is_text(kind) and isinstance(value, bytes) else value
+    return value.decode(errors="replace") if is_text(kind) and isinstance(value, bytes) else value

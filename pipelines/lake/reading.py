@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.lake.table_cache import local_folder
+from rules_index.arrays import is_text, valid_texts
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -284,9 +285,8 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     else:
         return column
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        texts = [_decoded(each) for each in column.cast(pa.large_binary()).to_pylist()]
-        return pa.chunked_array([pa.array(texts, kind)])
+    if is_text(kind):
+        return pa.chunked_array([valid_texts(column)])
     if pa.types.is_map(kind):
         # a key is never NULL
         binary = pa.map_(pa.large_binary(), pa.large_binary())
@@ -294,13 +294,6 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         maps = [None if each is None else [(_replaced(k), _replaced(v)) for k, v in each] for each in items]
         return pa.chunked_array([pa.array(maps, kind)])
     return column
-
-
-def _decoded(data: bytes | None) -> str | None:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _replaced(data: bytes | None) -> str | None:

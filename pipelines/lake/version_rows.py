@@ -45,14 +45,14 @@ def rows_of_versions(
         yield version, found
 
 
-def rows_at(lake: Lake, name: str, version: int, columns: list[str] | None = None) -> pa.Table:
-    """The rows of one version, in no particular order; TableError if it cannot be read.
+def rules_at(lake: Lake, version: int, columns: list[str] | None = None) -> pa.Table:
+    """The rows of one version of `rules`, in no particular order; TableError if it cannot be read.
 
-    Of a small table of rules, each file is read only once, however many versions have it.
+    If the table is small, each file is read only once, however many versions have it.
     """
-    if not is_small(lake.delta(name, version)):
-        return lake.arrow(name, columns, version=version)
-    ((_, found),) = rows_of_versions(lake, name, [version])
+    if not is_small(lake.delta("rules", version)):
+        return lake.arrow("rules", columns, version=version)
+    ((_, found),) = rows_of_versions(lake, "rules", [version])
     if isinstance(found, PipelineError):
         raise found
     return found if columns is None else found.select(columns)

@@ -28,12 +28,12 @@ from pipelines.retagging.rematch import Rematch, columns_read, widened, with_sou
 from pipelines.retagging.tables import ChangedFiles, Stamps, why_spark_retags
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.pieces import each_in_threads
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import keys_in_matches, matches_table, tagged_table
 from pipelines.writing.compression import codec_of
 from pipelines.writing.files import joined_layout_of, layout_of
 from rules_index.arrays import decoded
 from rules_index.errors import RulesIndexError
+from rules_index.names import back_quoted
 from rules_index.workers.delta_file_writer import DeltaFile, Layout
 from rules_index.workers.retagged_files import FileTask, KeptMatches, count_changes, write_file
 from rules_index.workers.retagged_rows import is_among
@@ -334,7 +334,7 @@ class LocalTables:
             from rules_index.implication.widening import ColumnRange
 
             low, high = (bound.as_py() if bound is not None else None for bound in (rows.low, rows.high))
-            range_of_times = ColumnRange(quoted(rows.column), low, high, null=False)
+            range_of_times = ColumnRange(back_quoted(rows.column), low, high, null=False)
             adds = [add for add in adds if may_hold(add, range_of_times)]
         return [add for add in adds if conditions is None or may_match(add, conditions)]
 

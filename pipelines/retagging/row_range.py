@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipelines.errors import ConfigurationError
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import bounds
-from pipelines.spark.sql_text import quoted
+from rules_index.names import back_quoted
 from rules_index.workers.retagged_rows import RowRange
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def in_range(rows: RowRange) -> Column:
     """A Spark column that is TRUE on the rows of a range, and else FALSE; never NULL."""
     from pyspark.sql import functions
 
-    column, found = functions.col(quoted(rows.column)), functions.lit(True)
+    column, found = functions.col(back_quoted(rows.column)), functions.lit(True)
     for bound, is_low in ((rows.low, True), (rows.high, False)):
         if bound is None:
             continue

@@ -19,8 +19,8 @@ from pipelines.retagging.row_range import in_range
 from pipelines.retagging.spark_rows import TaggedRows
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.failures import run
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import keys_in_matches, matches_table
+from rules_index.names import back_quoted
 from rules_index.workers.retagged_rows import IN_RANGE
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ class Matches:
         frames = [self._new_matches(at, rematch, columns, rules_version, others_came)]
         if stale:
             rows = self.log.frame(snapshot, stale).drop(COMMIT_VERSION)
-            frames.append(self._kept(rows, rematch).select(*(functions.col(quoted(name)) for name in columns.names)))
+            frames.append(
+                self._kept(rows, rematch).select(*(functions.col(back_quoted(name)) for name in columns.names))
+            )
         together = frames[0].unionByName(frames[1]) if stale else frames[0]
         written = run(
             lambda: self.log.rewrite(
@@ -113,13 +115,13 @@ class Matches:
         if rematch.rows is not None:
             rows = rows.filter(in_range(rematch.rows))
         keys = keys_in_matches(columns.names, rows.columns)
-        read = [functions.col(quoted(name)) for name in (*keys, "source_version")]
+        read = [functions.col(back_quoted(name)) for name in (*keys, "source_version")]
         exploded = rows.select(functions.explode("rule_ids").alias("rule_id"), *read)
         if not rematch.changes.everything:
             exploded = _joined(exploded, ids, rematch, "left_semi")
         exploded = exploded.withColumn("rules_version", functions.lit(rules_version).cast("bigint"))
         found = [
-            functions.col(quoted(field.name))
+            functions.col(back_quoted(field.name))
             if field.name in exploded.columns
             else functions.lit(None).cast(field.dataType).alias(field.name)
             for field in columns

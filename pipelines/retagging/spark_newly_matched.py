@@ -28,9 +28,9 @@ from pipelines.retagging.spark_source_rows import accepted_rows
 from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.source import Source, open_source
-from pipelines.spark.sql_text import quoted
 from pipelines.writing.annotated_rows import with_annotations
 from pipelines.writing.matching import Matcher
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -133,7 +133,7 @@ class NewlyMatchedSearch:
     def _newly_matched(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
         """The rows that a rule that differs matches, but no rule of the base; with the matched ids as column `_IDS`."""
         rows = _united(group)
-        names = [functions.col(quoted(name)) for name in rows.columns]
+        names = [functions.col(back_quoted(name)) for name in rows.columns]
         assert self.rematch.matcher is not None and self.rematch.compiled is not None
         matched = self.rematch.matcher.with_inputs(rows).select(*names, self.rematch.matcher.rule_ids().alias(_IDS))
         matched = matched.filter(functions.size(f"`{_IDS}`") > 0)

@@ -24,12 +24,12 @@ from pipelines.scopes import StreamScope
 from pipelines.sources.source import open_source
 from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import TAGGED_COLUMNS, Column, tagged_columns, tagged_table
 from pipelines.value_lists import read_lists
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.configured_tables import ConfiguredTable, column_fields
 from pipelines.writing.spark_tables import create_table
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +64,7 @@ def reproduce_by_spark(
         held = {name.lower() for name in lake.frame(tagged_table(scope.name)).columns}
         held -= {*TAGGED_COLUMNS, *scope.stream.annotations}
         names = [name for name in rows.columns if name.lower() in held]
-        columns = [functions.col(quoted(name)) for name in names]
+        columns = [functions.col(back_quoted(name)) for name in names]
         rows = with_later_columns(rows, open_source(spark, scope.stream))
         ids = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"), "source_version")
         annotated = annotation_columns_of(compiled.annotations, functions.col("rule_ids"))

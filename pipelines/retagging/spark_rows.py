@@ -21,13 +21,12 @@ from pipelines.retagging.tables import ChangedFiles
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.spark.failures import run
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.files import discard, folder_of, layout_of
 from pipelines.writing.matching import bound_batches
 from pipelines.writing.worker_writes import codec, run_task
-from rules_index.names import path_parts
+from rules_index.names import back_quoted, path_parts
 from rules_index.workers.retagged_files import FileTask
 from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, ReplacedIds
 from rules_index.workers.tagged_files import RESULT
@@ -69,7 +68,7 @@ class TaggedRows:
         if task is not None:
             return worker_files.count_changes(self.spark, index, task, files)
         rows = self._rows(version, files, rematch, rematch.condition)
-        rows = rows.select(*(functions.col(quoted(name)) for name in self._read_columns(rematch)))
+        rows = rows.select(*(functions.col(back_quoted(name)) for name in self._read_columns(rematch)))
         bound_batches(self.workspace, tuple(files))
         found = map_batches(rows, _counter(index, rematch.replaced), COUNTS).collect()
         return [(row["file"], row["changed"], row["emptied"]) for row in found]
@@ -115,7 +114,7 @@ class TaggedRows:
         self.workspace.progress(f"{self.name}: writing {len(found.files):,} files again")
         names = [field.name for field in self.log_schema(found.version).fields]
         entries: list[str] = []
-        frames = [further.select(*(functions.col(quoted(name)) for name in names))] if further is not None else []
+        frames = [further.select(*(functions.col(back_quoted(name)) for name in names))] if further is not None else []
         task = self._task(found.version, names, rematch, stamps, only_matched)
         copied = None
         if found.files and not (only_matched and found.rows_emptied):
@@ -212,7 +211,7 @@ class TaggedRows:
         chosen = functions.col(f"`{IN_RANGE}`") if rematch.rows is not None else functions.lit(True)
         columns = []
         for name in names:
-            column = functions.col(quoted(name))
+            column = functions.col(back_quoted(name))
             if name == "rule_ids":
                 column = functions.col("`deltatag:new`")
             elif name in made:

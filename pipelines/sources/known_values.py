@@ -11,6 +11,7 @@ import pyarrow as pa
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.sources.first_rows import FirstRows, files_of, reading_errors
+from rules_index.arrays import is_text
 from rules_index.implication.mistakes.known_values import KnownValues, known_values_in
 from rules_index.language.scope import path_of
 
@@ -99,4 +100,4 @@ def _is_of_use(kind: pa.DataType) -> bool:
     elif t.is_map(kind):
         kind = kind.key_type
     numbers = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
-    return numbers or t.is_string(kind) or t.is_large_string(kind)
+    return numbers or is_text(kind)

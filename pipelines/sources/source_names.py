@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.lake.column_types import STORED_NAME
 from pipelines.sources.slices import slice_schema
-from pipelines.spark.sql_text import quoted
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -143,7 +143,7 @@ def _explained(
         names = " and ".join(dict.fromkeys(name for name, _, _ in behind))
         ways.append(
             f"or rename them in {names} too: ALTER TABLE {table} RENAME COLUMN "
-            f"{_text((*within, *old))} TO {quoted(new[-1])} (if a table has no column mapping yet, first SET "
+            f"{_text((*within, *old))} TO {back_quoted(new[-1])} (if a table has no column mapping yet, first SET "
             "TBLPROPERTIES ('delta.columnMapping.mode' = 'name'), after which fewer programs can read it)"
         )
     ways.append(f"or process everything again: deltatag {command} --restart")
@@ -155,4 +155,4 @@ def _explained(
 
 
 def _text(path: Path) -> str:
-    return ".".join(map(quoted, path))
+    return ".".join(map(back_quoted, path))

@@ -8,19 +8,21 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
+from pipelines.error_texts import spark_message
 from pipelines.errors import CheckError
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_condition
 from pipelines.spark.session import tested_column
-from pipelines.spark.sql_text import quoted, spark_message
 from pipelines.writing.refused_rows import RefusedRows
+from rules_index.names import back_quoted
 
 
 def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
     """Why a row goes to quarantine: reasons joined by "; ", or an empty text for a row that is accepted."""
     reasons = [
-        functions.when(functions.col(quoted(name)).isNull(), functions.lit(f"the key {name} is NULL")) for name in key
+        functions.when(functions.col(back_quoted(name)).isNull(), functions.lit(f"the key {name} is NULL"))
+        for name in key
     ]
     for name, condition in checks.items():
         code = _truth(spark, condition)
@@ -34,7 +36,7 @@ def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -
 
 def is_accepted(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
     """TRUE for a row that is tagged, FALSE for one that goes to quarantine; never NULL."""
-    conditions = [functions.col(quoted(name)).isNotNull() for name in key]
+    conditions = [functions.col(back_quoted(name)).isNotNull() for name in key]
     conditions += [_truth(spark, condition) == 1 for condition in checks.values()]
     kept = functions.lit(True)
     for condition in conditions:
@@ -45,12 +47,12 @@ def is_accepted(spark: SparkSession, key: Sequence[str], checks: Mapping[str, st
 def count_refused(spark: SparkSession, frame: DataFrame, key: Sequence[str], checks: Mapping[str, str]) -> RefusedRows:
     """How many rows there are, and how many go to quarantine, by reason; reads only the columns that this needs."""
     flags = {"refused": ~is_accepted(spark, key, checks)}
-    flags |= {f"key {number}": functions.col(quoted(name)).isNull() for number, name in enumerate(key)}
+    flags |= {f"key {number}": functions.col(back_quoted(name)).isNull() for number, name in enumerate(key)}
     for number, (name, condition) in enumerate(checks.items()):
         flags[f"check {number}"] = ~is_accepted(spark, (), {name: condition})
     # Spark treats guarded checks as nondeterministic, which aggregates do not allow: so flags first, then counts
     flagged = frame.select(*(flag.alias(name) for name, flag in flags.items()))
-    counts = [functions.count_if(functions.col(quoted(name))).alias(name) for name in flags]
+    counts = [functions.count_if(functions.col(back_quoted(name))).alias(name) for name in flags]
     row = flagged.agg(functions.count(functions.lit(1)).alias("rows"), *counts).first()
     assert row is not None
     nulls = tuple(int(row[f"key {number}"]) for number in range(len(key)))

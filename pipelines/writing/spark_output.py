@@ -16,7 +16,6 @@ from pipelines.lake.column_types import arrow_schema_of, nullable, plain_fields
 from pipelines.lake.transaction_ids import app_of, is_done
 from pipelines.spark.delta_internals import TableLog
 from pipelines.spark.failures import is_conflict, run
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import (
     matches_keys,
     matches_table,
@@ -30,6 +29,7 @@ from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted, reason
 from pipelines.writing.spark_tables import append_once
 from pipelines.writing.worker_writes import codec, write_files, write_pieces
+from rules_index.names import back_quoted
 from rules_index.workers.delta_file_writer import Layout
 from rules_index.workers.spark_worker import Counts
 
@@ -182,13 +182,13 @@ class Output:
         return annotations_of(self.matcher.compiled, self.stream.annotations)
 
     def _source_columns(self, frame: DataFrame) -> list[Any]:
-        return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]
+        return [functions.col(back_quoted(name)) for name in frame.columns if name != "source_version"]
 
     def _versions(self) -> list[Any]:
         return [functions.lit(self.index.rules_version).cast("bigint").alias("rules_version")]
 
     def _pairs(self, frame: DataFrame) -> DataFrame:
-        keys = [functions.col(quoted(name)) for name in matches_keys(self.plan["key"], self.plan["event_time"])]
+        keys = [functions.col(back_quoted(name)) for name in matches_keys(self.plan["key"], self.plan["event_time"])]
         rows = self.matcher.with_inputs(frame)
         matched = rows.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
         return matched.select(

@@ -16,9 +16,9 @@ from pipelines.lake.transaction_ids import application, files_added_by, is_done
 from pipelines.lake.unfinished_log import remove_unfinished_log
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.failures import is_conflict, run
-from pipelines.spark.sql_text import quoted
 from pipelines.table_definitions import tagged_table
 from pipelines.writing.altered_types import cure_of_types
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def create_table(workspace: Workspace, name: str, definition: Definition, replac
     for key, value in {**definition.properties, **plain, **mapping}.items():
         builder = builder.property(key, value)
     if definition.cluster_by:
-        builder = builder.clusterBy(*map(quoted, definition.cluster_by))
+        builder = builder.clusterBy(*map(back_quoted, definition.cluster_by))
     if definition.partition_by:
         builder = builder.partitionedBy(*definition.partition_by)  # takes names as they are, unlike clusterBy
     action = f"make the table {name} at {lake.settings.root or lake.settings.catalog}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipelines.spark.sql_text import quoted
+from rules_index.names import back_quoted
 from rules_index.workers.file_statistics import INDEXED_LEAVES
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def statistics_property(fields: Sequence[Mapping[str, Any]], order: Order) -> di
         ):
             continue
         if count + leaves[name] <= INDEXED_LEAVES or name.lower() in asked:
-            chosen.append(quoted(name))
+            chosen.append(back_quoted(name))
             count += leaves[name]
     return {STATISTICS: ",".join(chosen)}
 

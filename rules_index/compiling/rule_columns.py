@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.arrays import valid_texts
 from rules_index.compiling.bounds import instants
 from rules_index.compiling.rule_annotations import read_annotations, refused_annotations
 from rules_index.domains.region_codes import plain
@@ -219,7 +220,7 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate 
     if not _is_text(expressions.type):
         raise RulesIndexError(f"The rules' column expression is {expressions.type}; it must be a string.")
     given = plain(expressions, pa.large_string())
-    texts = _valid(given)
+    texts = valid_texts(given)
     found = RuleColumns(
         ids,
         texts,
@@ -247,22 +248,6 @@ def _check_names(rules: pa.Table, others: Iterable[str]) -> None:
             raise RulesIndexError(f"The rules have {names.count(each)} columns {each}; leave one of them.")
 
 
-def _valid(texts: pa.Array) -> pa.Array:
-    """The texts, with NULL for bytes that are not UTF-8, which Arrow reads from files without an error."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array([_decoded(each) for each in texts.cast(pa.large_binary()).to_pylist()], texts.type)
-    return texts
-
-
-def _decoded(data: bytes | None) -> str | None:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _truths(enabled: pa.ChunkedArray) -> pa.ChunkedArray:
     data_type = enabled.type.value_type if pa.types.is_dictionary(enabled.type) else enabled.type
     if not (pa.types.is_boolean(data_type) or pa.types.is_null(data_type)):
@@ -286,7 +271,7 @@ def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
         return _of_kinds(column)
     data_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if _is_text(data_type):
-        return _valid(plain(column, pa.string()))
+        return valid_texts(plain(column, pa.string()))
     if not pa.types.is_integer(data_type):
         return _of_kinds(column.to_pylist())
     try:

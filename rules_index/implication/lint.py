@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import offsets_of, segment_ids
+from rules_index.arrays import is_text, offsets_of, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import RuleColumns, Rules, as_rules_table, pairs_of, read_rules
 from rules_index.domains.value_lists import AnyList
@@ -202,7 +202,7 @@ def _mistakes(texts: pa.LargeStringArray, scope: Scope, known: Mapping[str, Know
 
 def _padded_ids(ids: pa.Array) -> Iterator[_Finding]:
     """Rules with ids that have blanks at an end, which readers do not see."""
-    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+    if not is_text(ids.type):
         return
     padded = pc.not_equal(ids, pc.utf8_trim_whitespace(ids))
     for rule in np.flatnonzero(padded.to_numpy(zero_copy_only=False)).tolist():

@@ -96,7 +96,7 @@ class JoinIndex:
         """
         return np.unique(self._split.target[self._split.uncertain])
 
-    def filters(self, stream: str) -> bool:
+    def can_filter(self, stream: str) -> bool:
         """Whether a stream's own columns can exclude rows (`useful`): every conjunction has terms on them."""
         place = self.owners.streams.index(stream)
         return bool(self.owners.leaves[place]) and not bool((self._split.parts[place].number == NOTHING).any())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rules_index.arrays import segment_ids
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ class RowChecks:
         if self.compiled is not None:
             offsets, ordinals, _ = self.compiled.match_ordinals(batch)
             ids = self.compiled.ids.to_numpy()[ordinals]
-            owner = np.repeat(np.arange(rows), np.diff(offsets))
-            outcomes[ids // len(_OUTCOMES), owner] = ids % len(_OUTCOMES)
+            outcomes[ids // len(_OUTCOMES), segment_ids(offsets)] = ids % len(_OUTCOMES)
         accepted = (outcomes == 0).all(axis=0)
         for name in self.key:
             column = batch.column(name)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.arrays import is_text
 from rules_index.language.patterns.strings import decodable
 
 MOST_TEXTS = 10_000
@@ -88,21 +89,17 @@ def known_values_in(kind: pa.DataType, arrays: Iterable[pa.Array], complete: boo
     t = pa.types
     if t.is_dictionary(kind):
         return known_values_in(kind.value_type, (each.cast(kind.value_type) for each in arrays), complete)
-    if _is_text(kind):
+    if is_text(kind):
         return _of_texts(arrays, lambda each: each, complete)
-    if (t.is_list(kind) or t.is_large_list(kind)) and _is_text(kind.value_type):
+    if (t.is_list(kind) or t.is_large_list(kind)) and is_text(kind.value_type):
         return _of_texts(arrays, lambda each: each.flatten(), complete)
-    if t.is_map(kind) and _is_text(kind.key_type):
+    if t.is_map(kind) and is_text(kind.key_type):
         return _of_texts(arrays, lambda each: each.drop_null().keys, complete)
     if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
         return _of_numbers(arrays, complete)
     if t.is_timestamp(kind):
         return _of_times(arrays, complete)
     return None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _of_texts(arrays: Iterable[pa.Array], texts: Callable[[pa.Array], pa.Array], complete: bool) -> KnownValues | None:

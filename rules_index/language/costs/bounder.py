@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language.analysis import Analysis
 from rules_index.language.coercion import BINARY, STRING, Type, is_nested
+from rules_index.language.costs.argument_limits import problem
 from rules_index.language.costs.forms import (
     LEAST_ITEM,
     SLOT,
@@ -23,7 +24,6 @@ from rules_index.language.costs.forms import (
     scalar,
     sum_of,
 )
-from rules_index.language.costs.limits import problem
 from rules_index.language.costs.sizes import Call
 from rules_index.language.costs.steps import NODE
 from rules_index.language.costs.table import BY_NAME, TIMES
@@ -248,8 +248,8 @@ class Bounder:
         return self._combine(node, size, cost.work(call, size) * self._dearness(node), copies)
 
     def _check_arguments(self, node: Node, sizes: list[Size]) -> None:
-        """Raises `NOT_ALLOWED` if an argument violates a limit (`limits.problem`). Adds known constants to `sizes`, in
-        place."""
+        """Raises `NOT_ALLOWED` if an argument violates a limit (`argument_limits.problem`). Adds known constants to
+        `sizes`, in place."""
         constants: list[Any] = [self.analyser.value(child).local for child in node.children]
         known = [
             size.but(constant=tree.value) if isinstance(tree, Constant) and size.constant is not tree.value else size

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.arrays import is_text
+
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
@@ -37,7 +39,7 @@ def decodable(values: pa.Array) -> pa.Array:
 
     Spark stores such bytes as they are. Functions of Arrow and Polars raise on them, or read beyond the text.
     """
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)) or is_utf8(values):
+    if not is_text(values.type) or is_utf8(values):
         return values
     stored = values.cast(pa.large_binary()).to_pylist()
     return pa.array([None if each is None else _as_java(each) for each in stored], values.type)
