@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
@@ -27,6 +28,9 @@ Analyse: TypeAlias = Callable[[Sequence[Leaf]], list[RuleError | None]]
 """Returns None, or the error, for each derived leaf."""
 _AT_ONCE = 64
 """Maximum number of leaves that are analysed in one query."""
+_UPGRADE = "You may get a different result due to the upgrading to Spark >= 3.0: "
+_ABOUT_PATTERN = re.compile(r"DateTimeFormatter|datetime pattern|week-based")
+_PATTERNS = " In such a pattern yyyy is the year, MM the month, dd the day, and HH:mm:ss the time."
 _CLOCK = "NOT_REPEATABLE"
 _MOVING = ("now", "today", "tomorrow", "yesterday")
 """Texts that Spark casts to another time on each run; "epoch" is always the same time."""
@@ -79,7 +83,9 @@ class _Analyser:
     """
 
     def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
-        self._spark, self._rows = spark, rows
+        from pipelines.spark.catalyst import with_no_partition
+
+        self._spark, self._rows = spark, with_no_partition(spark, rows)
 
     def analyse(self, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
         """Maps leaves to Spark's error or None: texts are parsed one by one, then all types are resolved together."""
@@ -142,15 +148,16 @@ class _Analyser:
     def _types(self, columns: Sequence[Column]) -> list[DataType] | RuleError:
         """The types that Spark gives to columns, or its error for one of them.
 
-        The plan is optimised too: Spark then folds constants, and an error there would fail the whole job.
+        The plan is optimised too, and code is generated for it: Spark then looks at constants, and an error there would
+        fail the whole job.
         """
-        from pipelines.spark.catalyst import optimise
+        from pipelines.spark.catalyst import generate_code
 
         def ask() -> StructType:
             """The schema of a query with these columns."""
             asked = self._selected(columns)
             schema = asked.schema
-            optimise(asked)
+            generate_code(self._spark, asked)
             return schema
 
         schema = _refusal(ask)
@@ -205,9 +212,15 @@ def _refusal(action: Callable[[], _T]) -> _T | RuleError:
     except RuleError as error:
         return error
     except PySparkException as error:
-        return RuleError("ANALYSIS", spark_message(error))
+        return _refused(spark_message(error))
     except Py4JJavaError as error:
-        return RuleError("ANALYSIS", java_message(error))
+        return _refused(java_message(error))
+
+
+def _refused(message: str) -> RuleError:
+    """The error with what Spark says, and how patterns of dates are written if it is about one."""
+    message = message.removeprefix(_UPGRADE)
+    return RuleError("ANALYSIS", message + _PATTERNS if _ABOUT_PATTERN.search(message) else message)
 
 
 def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:

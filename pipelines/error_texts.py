@@ -54,7 +54,8 @@ def first_line(error: object) -> str:
     """The first non-empty line of an error's text, for a message of one paragraph; the class's name if there is none.
 
     An error of an object store has a line for each cause in turn: all lines are joined. One of Spark's Python workers
-    has what was raised after the last stack trace, and one of the JVM its exception after a line about the call.
+    has what was raised after the last stack trace, and one of the JVM its exception after a line about the call. If
+    the line ends in a colon, the next one belongs to it.
     """
     stated, is_traced, trace = str(error).rpartition(_TRACEBACK)
     if is_traced:
@@ -65,6 +66,8 @@ def first_line(error: object) -> str:
     if found[0].startswith(_JVM_CALL) and len(found) > 1 and found[1].startswith(": "):
         found = [found[1][2:]]
     text = ": ".join(found) if _CAUSE in str(error) else found[0]
+    if text.endswith(":") and len(found) > 1:
+        text = f"{text} {found[1]}"
     advice = next((advice for pattern, advice in _ADVICE.items() if pattern.search(text)), None)
     return f"{text} ({advice})" if advice else text
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from pipelines.errors import SessionError
 from pipelines.spark.active_session import active
@@ -30,6 +30,7 @@ _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 _RE2 = "org.apache.hadoop.shaded.com.google.re2j"
 _MENTIONS_PATTERN = re.compile(r"like|regexp|split", re.IGNORECASE)
+_COMPILER_ERROR = re.compile(r"InternalCompilerException|CompileException|failed to compile")
 _MULTIPLE = {
     # class: (joined by AND, negated)
     "LikeAny": (False, False),
@@ -99,10 +100,30 @@ def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
     return not rule(f"{_OPTIMIZER}.SpecialDatetimeValues$.MODULE$").apply(plan).fastEquals(plan)
 
 
-def optimise(rows: DataFrame) -> None:
-    """Let Spark optimise a query, which folds its constants; errors are passed on."""
+def with_no_partition(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Rows of no partition with the columns of `rows`. Spark does not know that there is none, so it plans all that is
+    done with them."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    session: Any = spark
+    empty = session._jsc.emptyRDD()
+    return DataFrame(session._jsparkSession.createDataFrame(empty, rows._jdf.schema()), spark)
+
+
+def generate_code(spark: SparkSession, rows: DataFrame) -> None:
+    """Let Spark optimise a query, which folds its constants, and generate and load the code of its columns. Errors are
+    passed on, but not that the code is too long.
+
+    Some functions look at a constant argument only then, outside of the guard: a pattern of dates, a time zone.
+    """
     java_frame: Any = rows._jdf
-    java_frame.queryExecution().optimizedPlan()
+    plan = java_frame.queryExecution().optimizedPlan()
+    generate = java(spark._jvm, f"{_CATALYST}.codegen.GenerateUnsafeProjection$.MODULE$").generate
+    try:
+        generate(plan.expressions(), plan.children().head().output())
+    except Py4JJavaError as error:
+        if not _COMPILER_ERROR.search(str(error.java_exception)):  # else Spark evaluates it without code
+            raise
 
 
 def parsed_statement(spark: SparkSession, statement: str) -> Java:

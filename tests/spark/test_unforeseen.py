@@ -81,20 +81,32 @@ ERRORS_OF_PLANNING = [
     "exists(array(ts), e -> e < 'abc' + INTERVAL 1 DAY)",
 ]
 """Texts whose types are right, and at which Spark fails as soon as it plans, outside of what catches errors."""
+ERRORS_OF_CODE = [
+    *("to_date(s, 'DD.MM.YYYY') > dt", "to_timestamp(s, 'qq bad') > ts", "to_timestamp_ntz(s, 'YYYY') > nt"),
+    *("date_format(ts, 'YYYY') = s", "unix_timestamp(s, 'eee') > 5", "from_unixtime(i, 'YYYY') = s OR i = 1"),
+    *("from_utc_timestamp(ts, 'Foo/Bar') > ts", "s = 'x' AND to_utc_timestamp(ts, 'Foo/Bar') > ts"),
+]
+"""Texts at whose constants Spark fails when it generates code, or loads it, outside of what catches errors."""
 NO_ERRORS_OF_PLANNING = [
     "'2024-01-01' + INTERVAL 1 DAY > ts",
     "CAST('abc' AS TIMESTAMP) + INTERVAL 1 DAY > ts",
     "s = 'abc' + INTERVAL 1 DAY * 2",
+    "date_format(ts, 'yyyy-DDD') = s",
+    "from_utc_timestamp(ts, s) > ts",
 ]
 
 
 def test_what_spark_cannot_plan_is_rejected_and_the_others_go_on(lake: Lake) -> None:
-    texts = [*ERRORS_OF_PLANNING, *NO_ERRORS_OF_PLANNING, "i = 1 OR i <> 1 OR i IS NULL"]
+    wrong = [*ERRORS_OF_PLANNING, *ERRORS_OF_CODE]
+    texts = [*wrong, *NO_ERRORS_OF_PLANNING, "i = 1 OR i <> 1 OR i IS NULL"]
     lake.write(texts)
     assert [each.error for each in compile_scopes(lake.workspace)] == [None]
     rejects = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
     assert [texts[int(each["rule_id"])] for each in rejects if each["error"] != "ANALYSIS"] == []
-    assert {texts[int(each["rule_id"])] for each in rejects} == set(ERRORS_OF_PLANNING)
+    assert {texts[int(each["rule_id"])] for each in rejects} == set(wrong)
+    (pattern,) = (each["message"] for each in rejects if texts[int(each["rule_id"])] == ERRORS_OF_CODE[0])
+    assert pattern.startswith("Fail to recognize 'DD.MM.YYYY' pattern")
+    assert "yyyy is the year" in pattern
     assert tag_stream(lake.workspace, "s").rows == 5
     tagged = DeltaTable(lake.workspace.lake.uri("s_tagged")).to_pyarrow_table(columns=["rule_ids"])
     assert all(len(texts) - 1 in ids for ids in tagged["rule_ids"].to_pylist())
