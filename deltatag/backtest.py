@@ -36,7 +36,7 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
     if args.json:
         print_json(_as_json(result))
     else:
-        _print(result)
+        _print(result, f"only {args.plot} was written" if args.plot else "nothing was written")
     failed = [(each.rule_id, each.error) for each in result.rules if each.error is not None]
     say_rejected([f"{escaped(rule_id)} is not tried: {paragraph(error)}" for rule_id, error in failed])
     return FAILED if failed else DONE
@@ -123,11 +123,11 @@ def _top(overlaps: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(overlaps.items(), key=lambda each: (-each[1], each[0]))[:MOST_OVERLAPS])
 
 
-def _print(result: BacktestResult) -> None:
+def _print(result: BacktestResult, written: str) -> None:
     from rules_index.explaining.tree import shown
 
     how = "a sample of " if result.sampled else ""
-    say(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
+    say(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; {written}")
     names = ["rule", "matches", "share", "gained", "lost", "errors", "ns a row", "over time"]
     tried = [each for each in result.rules if each.error is None]
     periods = _periods_of(tried)

@@ -80,10 +80,11 @@ class _Reader:
 
     def error(self) -> RefusedError:
         """The error of a test that is not supported."""
+        quotes = f' If a text is meant, write "{self.text}".' if re.fullmatch(r"\w+", self.text) else ""
         return RefusedError(
             "FEEL",
             f"The test {self.text!r:.120} is not supported; supported are values, comparisons, intervals, lists "
-            "of them, not(...), and parts of texts.",
+            f"of them, not(...), and parts of texts.{quotes}",
         )
 
     def take(self, *signs: str) -> str:

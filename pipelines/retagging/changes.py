@@ -33,9 +33,10 @@ class Changes:
 
     rules: those of the newest index, with their texts and bounds; former: the rules that tagged the rows in their
     place, and removed rules; ids_in_rows: the ids of all these rules that rows may have now. If `everything` is set, it
-    is not known which rules tagged the rows: the rows lose all their ids, and `rules` are all rules. types_changed:
-    rules that tagged the rows name columns whose types have changed since, so it cannot be found out again what they
-    matched. lists: the value lists of the newest index and of those that tagged the rows, one for each digest.
+    is not known which rules tagged the rows, or these mean something else now: the rows lose all their ids, and `rules`
+    are all rules. types_changed: rules that tagged the rows name columns whose types have changed since, so it cannot
+    be found out again what they matched. lists: the value lists of the newest index and of those that tagged the rows,
+    one for each digest.
     """
 
     rules: pl.DataFrame

@@ -89,7 +89,7 @@ class LocalTables:
         if reason := why_spark_retags(workspace):
             raise NeedsSparkError(reason)
         if changes.everything and indexed.annotations is not None:
-            raise NeedsSparkError("it is not known which rules its rows were tagged by, and they have annotations")
+            raise NeedsSparkError("all rules must be tried on its rows again, and they have annotations")
         compiled = None
         if not changes.rules.is_empty():
             compiled = local_index(scope, stored, changes, indexed)

@@ -25,8 +25,15 @@ _SIGNS = {"\u2265": ">=", "\u2264": "<=", "\u2260": "<>", "\u2212": "-", "\u00d7
 _CURRENCIES = frozenset("\u20ac$\u00a3\u00a5")
 _OPENINGS = words("WHERE SELECT IF WHEN FILTER HAVING")
 _COMPARED = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>", "LIKE", "ILIKE", "RLIKE"))
+_NO_CLOCK = (
+    "Write the moment itself, as in TIMESTAMP'2026-10-01 00:00:00', or compare two columns of the row; for a rule "
+    "that holds for a time give valid_from and valid_to."
+)
 _CLOCKS = words("now current_date current_timestamp current_time curdate localtimestamp unix_timestamp")
+_OTHER_CLOCKS = frozenset(("today", "getdate", "sysdate", "sysdatetime"))
+"""What the clock is called in other languages."""
 _AFFIXES = words("CONTAINS STARTSWITH ENDSWITH")
+_TESTS = _COMPARED | words("IN BETWEEN")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -66,6 +73,10 @@ def _suggestion(error: RuleError, text: str, scope: Scope) -> str | None:
         )
     if error.error == "NOT_ALLOWED":
         return _of_method(tokens, at)
+    if error.error == "UNKNOWN_FUNCTION" and tokens.name(at).lower() in _OTHER_CLOCKS:
+        return _NO_CLOCK
+    if error.error == "UNKNOWN_FUNCTION" and tokens.kinds[at] == "IN":
+        return "Name the column before each IN."
     return type_suggestion(error, text, scope)
 
 
@@ -73,10 +84,7 @@ def _of_clock(rest: str) -> str | None:
     name = _PLAIN_NAME.match(rest)
     if name is None or name.group().lower() not in _CLOCKS & NOT_REPEATABLE | {"unix_timestamp"}:
         return None
-    return (
-        "Write the moment itself, as in TIMESTAMP'2026-10-01 00:00:00', or compare two columns of the row; for a rule "
-        "that holds for a time give valid_from and valid_to."
-    )
+    return _NO_CLOCK
 
 
 def _of_character(error: RuleError, text: str, position: int) -> str | None:
@@ -88,6 +96,8 @@ def _of_character(error: RuleError, text: str, position: int) -> str | None:
         return f"Write {_SIGNS[character]}."
     if character in _CURRENCIES and character:
         return "Write the number alone, without a currency."
+    if character == "{" and text[:position].rstrip().upper().endswith(" IN"):
+        return "Write round brackets: IN ('a', 'b')."
     if character == "#":
         return "A comment begins with -- ."
     if character == "'" and "not closed" in error.message:
@@ -154,7 +164,7 @@ def _of_name(tokens: Tokens, at: int, hinted: bool) -> str | None:
         return f"A number is written without separators: {spelling.replace('_', '')}."
     if spelling[0].isdigit():
         return "A number is written with digits alone, as in 10000, and a name that begins with a digit in back-quotes."
-    is_value = before in _COMPARED or (before in ("(", ",") and "IN" in tokens.kinds[max(0, at - 40) : at])
+    is_value = before in (*_COMPARED, ",") or (before == "(" and "IN" in tokens.kinds[max(0, at - 40) : at])
     if is_value or (before == "AND" and at > 2 and tokens.kinds[at - 3] == "BETWEEN"):
         return f"If a text is meant, write {_text(name)}."
     return None if hinted else "A text is written in single quotes, a name without quotes or in back-quotes."
@@ -215,6 +225,11 @@ def _of_number(tokens: Tokens, at: int) -> str | None:
             return f"A number is written without separators: {''.join(groups)}."
         return f"Decimals come after a point: {before.replace('.', '')}.{tokens.spelling(at + 1)}."
     if tokens.is_name(at) and at and kinds[at - 1] == NUMBER:
+        word = tokens.spelling(at).upper()
+        if word == "TO" and at > 1 and kinds[at - 2] == "BETWEEN":
+            return f"Write AND between the bounds: BETWEEN {before} AND {tokens.spelling(at + 1)}."
+        if word == "XOR":
+            return "For one of two conditions, but not both, write (...) <> (...)."
         return f"Write the number alone, {before}, without a unit after it."
     return None
 
@@ -224,6 +239,10 @@ def _of_word(tokens: Tokens, at: int) -> str | None:
     before = kinds[at - 1] if at else ""
     if before == "IS" and at > 1 and kinds[at - 2] in ("AND", "OR", "NOT"):
         return "Name the column before each IS."
+    if before in ("AND", "OR", "NOT") and kinds[at] in _TESTS:
+        return f"Name the column before each {kinds[at]}."
+    if before == "IN" and tokens.is_name(at) and at > 1 and kinds[at - 2] in (STRING, NUMBER):
+        return f"To ask what an ARRAY holds, write array_contains({tokens.spelling(at)}, {tokens.spelling(at - 2)})."
     if kinds[at] == "NOT" and kinds[at + 1] == "NULL":
         return "Write IS NOT NULL."
     if kinds[at] == "NOT" and kinds[at + 1] == "=":

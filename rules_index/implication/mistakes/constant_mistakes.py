@@ -86,7 +86,9 @@ def _unknown(rule: ParsedRule, each: ConstantComparison, text: str, known: Known
             f"{quoted_text(near)}. Write {quoted_text(near)} if that is meant; letters, accents and blanks all count."
         )
         return rule.mistake(UNKNOWN_VALUE, each.node, message)
-    return _of_few(rule, each, known) if near is None and each.node.kind == "compare" else None
+    # of a list, others of its values may be those that exist
+    is_alone = each.node.kind == "compare" or (each.node.kind == "in" and len(each.node.children) == 2)
+    return _of_few(rule, each, known) if near is None and is_alone else None
 
 
 def _of_few(rule: ParsedRule, each: ConstantComparison, known: KnownValues) -> Mistake | None:

@@ -132,6 +132,8 @@ def _time_suggestion(text: str, kind: str) -> str:
         year, month, day = (int(part) for part in first.group(1, 2, 3))
     if datetime_parser.days_of(year, month, day) is None:
         return "There is no such day; a date is written year-month-day, as in DATE'2026-10-01'."
+    if kind != "DATE" and text.strip().startswith(f"{year:04}-{month:02}-{day:02}"):
+        return "What follows the day is no time of day, as 23:59:59 is."
     rest = "" if kind == "DATE" else " 00:00:00"
     return f"Write the year first: {kind}'{year:04}-{month:02}-{day:02}{rest}'."
 

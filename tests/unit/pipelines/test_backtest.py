@@ -322,6 +322,7 @@ def test_few_far_times_do_not_flatten_the_bars(workspace, capsys, monkeypatch) -
     monkeypatch.chdir(configuration.parent)
     assert main(["backtest", "s", "id < 100", "--plot", "few.png"]) == 0
     told = capsys.readouterr().out
+    assert "; only few.png was written\n" in told
     assert "over time: 1900-01-01 00:00 to 9999-12-31 00:59," in told, "of a hundred matches, two are not few"
 
 

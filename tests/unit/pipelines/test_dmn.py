@@ -217,6 +217,7 @@ def test_names_are_mapped(tmp_path: Path) -> None:
         (document(("< 5", "1"), policy="COLLECT", more='aggregation="SUM"'), "risk", "HIT_POLICY", "SUM"),
         (document(*[("< 5", "1")] * (MOST_ROWS + 1), policy="FIRST"), "risk", "HIT_POLICY", "split it"),
         (document(("< 5", "1"), inputs=("f(amount)",)), "risk", "UNMAPPED_FIELD", "f(amount)"),
+        (document(("DE", "1"), inputs=("country",)), "risk/1", "FEEL", 'write "DE"'),
         (document(("< limit + 1", "1")), "risk/1", "FEEL", "is not supported"),
         (document(("? > 5", "1")), "risk/1", "FEEL", "is not supported"),
         (document(("some x in y satisfies x", "1")), "risk/1", "FEEL", "is not supported"),
