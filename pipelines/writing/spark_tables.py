@@ -11,17 +11,17 @@ from pyspark.sql.types import StructType
 
 from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
-from pipelines.lake.column_types import changed_types, odd_names, same_fields
+from pipelines.lake.column_types import changed_types, odd_names, same_fields, with_later_fields
 from pipelines.lake.transaction_ids import application, files_added_by, is_done
 from pipelines.lake.unfinished_log import remove_unfinished_log
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.failures import is_conflict, run
-from pipelines.table_definitions import tagged_table
+from pipelines.table_definitions import quarantine_table, tagged_table
 from pipelines.writing.altered_types import cure_of_types
 from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameWriter, SparkSession
 
     from pipelines.lake.folder_snapshot import Definition
     from pipelines.lake.lake import Lake
@@ -52,6 +52,8 @@ def prepare_tables(
     """
     for table in tables:
         _prepare_table(workspace, table, from_scratch, f"deltatag {verb} {scope.name}")
+        if table.kept and table.name == quarantine_table(scope):
+            _add_columns(workspace, table)
     held = workspace.lake.frame(tagged_table(scope)).columns
     check_widened(scope.name, held, scope.annotations, id_type)
 
@@ -72,6 +74,16 @@ def _prepare_table(workspace: Workspace, table: ConfiguredTable, from_scratch: b
             )
         if odd_names(table.fields):
             _map_columns(workspace, name)
+
+
+def _add_columns(workspace: Workspace, table: ConfiguredTable) -> None:
+    """Add the columns, and fields of STRUCTs, that the table lacks. A table to which each micro-batch appends rows gets
+    them with these rows; few micro-batches append to a quarantine."""
+    held = workspace.lake.frame(table.name).schema.jsonValue()["fields"]
+    if with_later_fields(held, table.fields) != held:
+        nothing = workspace.spark.createDataFrame([], schema_of(table.fields))
+        write = partial(_write, workspace.lake, table.name, nothing.write.format("delta").mode("append"))
+        run(write, f"add the new columns of its source to the table {table.name}")
 
 
 def _map_columns(workspace: Workspace, name: str) -> None:
@@ -138,13 +150,18 @@ def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> b
         log = TableLog(frame.sparkSession, lake.uri(name))
         if same_fields(*(each.jsonValue()["fields"] for each in (snapshot_schema(log.latest()), frame.schema))):
             return log.append_rows(frame, app, number)
-    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
-    writer = writer.option("txnAppId", app).option("txnVersion", number)
+    writer = frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", number)
+    _write(lake, name, writer)
+    return True
+
+
+def _write(lake: Lake, name: str, writer: DataFrameWriter) -> None:
+    """Write by Spark's writer; the table gets the columns that it lacks."""
+    writer = writer.option("mergeSchema", "true")
     if lake.settings.root is not None:
         writer.save(lake.uri(name))
     else:
         writer.saveAsTable(lake.sql_name(name))
-    return True
 
 
 def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: int) -> DataFrame | None:
