@@ -15,7 +15,7 @@ from rules_index.implication.representatives import doubles, least_text
 from rules_index.implication.value_ranges import KeyRange
 from rules_index.names import back_quoted_path, quoted_text
 
-_INFINITY_KEY = float_key(float("inf"))
+_INFINITY_KEY, _ZERO_KEY = float_key(float("inf")), float_key(0.0)
 _DAY = 86_400_000_000
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [(day - _EPOCH).days for day in (datetime.date.min, datetime.date.max)]
@@ -53,11 +53,19 @@ def _iso(time: np.datetime64) -> str:
 
 
 def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -> str:
-    """The condition that a column's value is in one of some ranges; there is at least one, and all have an end."""
+    """The condition that a column's value is in one of some ranges; there is at least one, and all have an end.
+
+    Spark passes over row groups and files by it. Parquet's dictionaries tell -0.0 from 0.0, and statistics leave out
+    NaN: so `=` and `IN` name no zero, a range that begins with zero begins with -0.0, and one that holds NaN names it
+    apart.
+    """
     name = back_quoted_path(column)
-    single = [literal_of(each.low, data_type) for each in ranges if _is_point(each, data_type)]
+    points = [each for each in ranges if _is_point(each, data_type)]
+    single = [literal_of(each.low, data_type) for each in points]
     parts = [f"{name} IN ({', '.join(single)})"] if len(single) > 1 else [f"{name} = {each}" for each in single]
-    parts += [_between(name, data_type, each) for each in ranges if not _is_point(each, data_type)]
+    parts += [_between(name, data_type, each) for each in ranges if each not in points]
+    if pa.types.is_floating(data_type) and any(each.high is None or each.high > NAN_KEY for each in ranges):
+        parts.append(f"isnan({name})")
     return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
 
 
@@ -69,16 +77,20 @@ def has_end(each: KeyRange, data_type: pa.DataType) -> bool:
 def _is_point(each: KeyRange, data_type: pa.DataType) -> bool:
     if not each.is_single or not _is_written(each.low, data_type):
         return False
-    return not pa.types.is_floating(data_type) or bool(each.high is not None and each.high <= _INFINITY_KEY + 1)
+    return not pa.types.is_floating(data_type) or bool(
+        each.low != _ZERO_KEY and each.high is not None and each.high <= _INFINITY_KEY + 1
+    )
 
 
 def _between(name: str, data_type: pa.DataType, each: KeyRange) -> str:
     low, high = lower_bound(each, data_type), upper_bound(each, data_type)
+    begins_with_zero = pa.types.is_floating(data_type) and low == (_ZERO_KEY, True)
+    first = None if low is None else "-0.0D" if begins_with_zero else literal_of(low[0], data_type)
     if low is not None and high is not None and (low[1], high[1]) == (True, True):
-        return f"{name} BETWEEN {literal_of(low[0], data_type)} AND {literal_of(high[0], data_type)}"
+        return f"{name} BETWEEN {first} AND {literal_of(high[0], data_type)}"
     parts = []
     if low is not None:
-        parts.append(f"{name} {'>=' if low[1] else '>'} {literal_of(low[0], data_type)}")
+        parts.append(f"{name} {'>=' if low[1] else '>'} {first}")
     if high is not None:
         parts.append(f"{name} {'<=' if high[1] else '<'} {literal_of(high[0], data_type)}")
     return " AND ".join(parts) if len(parts) < 2 else f"({' AND '.join(parts)})"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from pyspark.sql import DataFrame
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
@@ -54,6 +58,24 @@ def test_what_is_left_out_satisfies_no_rule(spark) -> None:
         lost = [f"count_if(({text}) AND NOT coalesce(({condition}), false))" for text, condition in part]
         assert [each for each, count in zip(part, rows.selectExpr(*lost).first(), strict=True) if count] == []
     assert len(said) > 2 * len(PREDICATES)
+
+
+def test_zeros_and_nan_are_found_whatever_files_say_of_them(spark, tmp_path) -> None:
+    """Dictionaries of Parquet tell -0.0 from 0.0, and statistics that delta-rs writes leave out NaN."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    parts = [pa.array(values, pa.float64()) for values in ([-0.0, -1.0], [1.0, float("nan"), 3.0])]
+    tables = [pa.table({"d": part, "f": part.cast(pa.float32())}) for part in parts]
+    for table in tables:
+        write_deltalake(str(tmp_path / "source"), table, mode="append")
+    source, rows = session.read.format("delta").load(str(tmp_path / "source")), pa.concat_tables(tables)
+    found, expected = [], {}
+    for column, part in itertools.product("df", ("= 0", "IN (0, 7)", ">= 0", "<= 0", "> 5", "= double('NaN')", "<> 0")):
+        compiled = ri.compile_rules([(text := f"{column} {part}", f"{column} {part}")], rows.schema)
+        found.append(source.filter(Matchable(session, None, compiled).condition).selectExpr(f'"{text}" AS text'))
+        expected[text] = len(compiled.match(rows).flatten())
+    counts = reduce(DataFrame.unionAll, found).groupBy("text").count().collect()
+    assert {row["text"]: row["count"] for row in counts} == expected
 
 
 @pytest.fixture(scope="module")
