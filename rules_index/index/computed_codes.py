@@ -8,7 +8,7 @@ more is evaluated for fewer rows at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -18,7 +18,8 @@ import pyarrow as pa
 from rules_index.domains.region_codes import Regions
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
-from rules_index.language.typed import Constant, Expression, Leaf, leaves_of
+from rules_index.language.evaluation.operands import ONE_BY_ONE, repeated_parts
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 
 _LOG = logging.getLogger(__name__)
 MAX_BYTES = 128 << 20
@@ -59,17 +60,15 @@ class Computed:
             return np.ones(self.rows, np.bool_)
 
     def _encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
-        at_once = _rows_at_once(expression, self.values, self.rows)
-        if at_once >= self.rows:
-            try:
-                return self._encode_whole(expression, regions, out)
-            except (pa.ArrowCapacityError, MemoryError):
-                at_once = (self.rows + 1) // 2
-        self._forget()
-        raised = np.zeros(self.rows, np.bool_)
-        for start in range(0, self.rows, at_once):
-            self._encode_rows(expression, regions, start, min(start + at_once, self.rows), out, raised)
-        return raised
+        if self.rows > _FEW_ROWS:
+            widths = {leaf.name: self.values[leaf.name].values.nbytes / self.rows for leaf in leaves_of(expression)}
+            if _widths(expression, widths)[1] * self.rows > MAX_BYTES:
+                at_once = max(1, int(MAX_BYTES / _most_held(expression, widths)))
+                return self._encode_parts(expression, regions, at_once, out)
+        try:
+            return self._encode_whole(expression, regions, out)
+        except (pa.ArrowCapacityError, MemoryError):
+            return self._encode_parts(expression, regions, (self.rows + 1) // 2, out)
 
     def _encode_whole(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
         before = len(self._shared)
@@ -84,27 +83,43 @@ class Computed:
     def _forget(self) -> None:
         self._shared, self._shared_bytes = {}, 0
 
-    def _encode_rows(
-        self, expression: Expression, regions: Regions, start: int, stop: int, out: np.ndarray, raised: Mask
-    ) -> None:
-        """Encodes the rows [start, stop). If their values do not fit an array, it halves the rows, down to one. A
-        single value that does not fit makes Spark raise as well, so it counts as raised. Raises `MemoryError` if one
-        row takes too much memory."""
-        inputs = {leaf.name: _rows_of(self.values[leaf.name], start, stop) for leaf in leaves_of(expression)}
-        try:
-            result = evaluate(expression, inputs, stop - start)
-        except (pa.ArrowCapacityError, MemoryError) as error:
-            if stop - start > 1:
-                middle = (start + stop) // 2
-                self._encode_rows(expression, regions, start, middle, out, raised)
-                self._encode_rows(expression, regions, middle, stop, out, raised)
-                return
-            if isinstance(error, MemoryError):
-                raise  # another process may have taken the memory: the row may well satisfy the rule
-            result = Evaluated(pa.nulls(1, expression.type), np.ones(1, np.bool_))
-        regions.encode(result.values, result.raised, out[start:stop])
-        if result.raised is not None:
-            raised[start:stop] = result.raised
+    def _encode_parts(self, expression: Expression, regions: Regions, at_once: int, out: np.ndarray) -> Mask:
+        """Encodes `at_once` rows at a time, and keeps no value longer than it is needed."""
+        self._forget()
+        inputs = {leaf.name: self.values[leaf.name] for leaf in leaves_of(expression)}
+        kept = repeated_parts(expression)
+
+        def evaluated(start: int, stop: int) -> Evaluated:
+            rows = {name: _rows_of(value, start, stop) for name, value in inputs.items()}
+            return evaluate(expression, rows, stop - start, kept=kept)
+
+        raised = np.zeros(self.rows, np.bool_)
+        for start in range(0, self.rows, at_once):
+            for first, result in _fitting(evaluated, expression.type, start, min(start + at_once, self.rows)):
+                stop = first + len(result.values)
+                regions.encode(result.values, result.raised, out[first:stop])
+                if result.raised is not None:
+                    raised[first:stop] = result.raised
+        return raised
+
+
+def _fitting(
+    evaluated: Callable[[int, int], Evaluated], data_type: pa.DataType, start: int, stop: int
+) -> Iterator[tuple[int, Evaluated]]:
+    """The values of the rows [start, stop), with the first row of each part. If their values do not fit an array, it
+    halves the rows, down to one. A single value that does not fit makes Spark raise as well, so it counts as raised.
+    Raises `MemoryError` if one row takes too much memory."""
+    try:
+        yield start, evaluated(start, stop)
+    except (pa.ArrowCapacityError, MemoryError) as error:
+        if stop - start > 1:
+            middle = (start + stop) // 2
+            yield from _fitting(evaluated, data_type, start, middle)
+            yield from _fitting(evaluated, data_type, middle, stop)
+            return
+        if isinstance(error, MemoryError):
+            raise  # another process may have taken the memory: the row may well satisfy the rule
+        yield start, Evaluated(pa.nulls(1, data_type), np.ones(1, np.bool_))
 
 
 def _rows_of(value: Evaluated, start: int, stop: int) -> Evaluated:
@@ -112,27 +127,49 @@ def _rows_of(value: Evaluated, start: int, stop: int) -> Evaluated:
     return Evaluated(value.values.slice(start, stop - start), raised)
 
 
-def _rows_at_once(expression: Expression, values: Mapping[str, Evaluated], rows: int) -> int:
-    """The number of rows, at least 1, whose values of all parts of the expression take about `MAX_BYTES`."""
-    if rows <= _FEW_ROWS:
-        return rows
-    _, total = _widths(
-        expression, {leaf.name: values[leaf.name].values.nbytes / rows for leaf in leaves_of(expression)}
-    )
-    return rows if total * rows <= MAX_BYTES else max(1, int(MAX_BYTES / total))
-
-
 def _widths(expression: Expression, leaves: Mapping[str, float]) -> tuple[float, float]:
     """The mean bytes of the expression's value on a row, and the sum of those of its parts. leaves: the mean bytes of
-    leaves by name. The text that a function returns is taken to be as long as all its arguments together."""
-    if isinstance(expression, Leaf):
-        return leaves[expression.name], 0.0
-    if isinstance(expression, Constant):
-        own = float(len(expression.value)) if isinstance(expression.value, str | bytes) else _NUMBER
-        return own, own
+    leaves by name."""
+    if not isinstance(expression, Operation):
+        own = _own_width(expression, leaves)
+        return own, 0.0 if isinstance(expression, Leaf) else own
     operands = [_widths(operand, leaves) for operand in expression.operands]
-    own = float(_NUMBER)
-    if not pa.types.is_primitive(expression.type):
-        all_of = sum if expression.name == "call" else max
-        own += all_of(width for width, _ in operands)
+    own = _result_width(expression, [width for width, _ in operands])
     return own, own + sum(total for _, total in operands)
+
+
+def _most_held(expression: Expression, leaves: Mapping[str, float]) -> float:
+    """The mean bytes on a row of the values that are held at a time, if only repeated parts are kept."""
+    kept = repeated_parts(expression)
+    of_kept: dict[Expression, float] = {}
+
+    def held(part: Expression) -> tuple[float, float]:
+        """The bytes of the part's value, and the most while it is evaluated."""
+        if not isinstance(part, Operation):
+            own = _own_width(part, leaves)
+            return own, own
+        operands = [held(operand) for operand in part.operands]
+        widths = [width for width, _ in operands]
+        own = _result_width(part, widths)
+        if part in kept:
+            of_kept[part] = own
+        at_a_time = 3 * max(widths) + own if part.name in ONE_BY_ONE else sum(widths)
+        return own, own + at_a_time + max(most for _, most in operands)
+
+    return held(expression)[1] + sum(of_kept.values())
+
+
+def _own_width(expression: Leaf | Constant, leaves: Mapping[str, float]) -> float:
+    """The mean bytes of a leaf's or a constant's value."""
+    if isinstance(expression, Leaf):
+        return leaves[expression.name]
+    return float(len(expression.value)) if isinstance(expression.value, str | bytes) else _NUMBER
+
+
+def _result_width(operation: Operation, operands: list[float]) -> float:
+    """The mean bytes of an operation's value, given those of its operands. The text that a function returns is taken to
+    be as long as all its arguments together."""
+    own = float(_NUMBER)
+    if not pa.types.is_primitive(operation.type):
+        own += sum(operands) if operation.name == "call" else max(operands)
+    return own

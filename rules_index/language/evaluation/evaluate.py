@@ -6,7 +6,7 @@ in a CASE branch that is not taken, on the right of FALSE AND ..., or behind a m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -19,6 +19,7 @@ from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.constant_values import constant_scalar
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.evaluation.nested import items_of, kept_offsets
+from rules_index.language.evaluation.operands import ONE_BY_ONE, Operands, after_first
 from rules_index.language.evaluation.scalar import nulls_of
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
@@ -30,10 +31,13 @@ def evaluate(
     inputs: Mapping[str, Evaluated],
     rows: int,
     cache: dict[Expression, Evaluated] | None = None,
+    kept: Collection[Expression] | None = None,
 ) -> Evaluated:
     """The expression's value on each of `rows` rows, given its leaves' values by name.
 
-    `cache` has the expressions that were already evaluated for this batch, so that common parts are evaluated once.
+    cache: the expressions that were already evaluated for this batch, so that common parts are evaluated once
+    kept: the only parts whose values stay in the cache, if memory is short (`repeated_parts`); the operands of
+        `ONE_BY_ONE` are then evaluated one by one
     """
     cache = {} if cache is None else cache
     if expression in cache:
@@ -43,9 +47,12 @@ def evaluate(
     if isinstance(expression, Constant):
         result = Evaluated(pa.repeat(constant_scalar(expression), rows))
     else:
-        operands = [evaluate(operand, inputs, rows, cache) for operand in expression.operands]
+        operands: Sequence[Evaluated] = Operands(expression, lambda each: evaluate(each, inputs, rows, cache, kept))
+        if kept is None or expression.name not in ONE_BY_ONE:
+            operands = list(operands)
         result = OPERATIONS[expression.name](expression, operands)
-    cache[expression] = result
+    if kept is None or expression in kept:
+        cache[expression] = result
     return result
 
 
@@ -79,7 +86,7 @@ def _finish(values: pa.Array, raised: Mask | None) -> Evaluated:
     return Evaluated(pc.if_else(pa.array(raised), pa.scalar(None, values.type), values), raised)
 
 
-def _either(operands: list[Evaluated]) -> Mask | None:
+def _either(operands: Sequence[Evaluated]) -> Mask | None:
     """The rows where an operand that Spark evaluates raised. Spark stops at the first operand that is NULL."""
     if all(operand.raised is None for operand in operands):
         return None
@@ -101,18 +108,18 @@ def _with_more(raised: Mask | None, more: Mask | None) -> Mask | None:
 # Operations
 
 
-def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _arithmetic(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     values, failed = _computed(operation, operands)
     return _finish(values, _with_more(_either(operands), failed))
 
 
-def _quiet_arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _quiet_arithmetic(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """A sum, difference or product that is NULL where it overflows."""
     values, failed = _computed(operation, operands)
     return _finish(_finish(values, failed).values, _either(operands))
 
 
-def _computed(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array, Mask | None]:
+def _computed(operation: Operation, operands: Sequence[Evaluated]) -> tuple[pa.Array, Mask | None]:
     """The values of a sum, difference or product, and a mask of the rows where it overflows."""
     name, (left, right) = operation.name.removeprefix("try_"), (operand.values for operand in operands)
     if pa.types.is_decimal(operation.type) and name == "multiply":
@@ -124,12 +131,12 @@ def _computed(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array
     return values, None if failed is None else failed & ~(nulls_of(left) | nulls_of(right))
 
 
-def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _division(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     values, failed = _divided(operation, operands)
     return _finish(values, _with_more(_either(operands[::-1]), failed))  # Spark evaluates the divisor first
 
 
-def _quiet_division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _quiet_division(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """A division that is NULL where it fails. Spark does not evaluate the dividend where the divisor is 0."""
     values, failed = _divided(operation, operands)
     dividend, divisor = operands
@@ -139,7 +146,7 @@ def _quiet_division(operation: Operation, operands: list[Evaluated]) -> Evaluate
     return _finish(_finish(values, failed).values, raised)
 
 
-def _divided(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array, Mask | None]:
+def _divided(operation: Operation, operands: Sequence[Evaluated]) -> tuple[pa.Array, Mask | None]:
     """The values of a division, and a mask of the rows where it fails."""
     name, (left, right) = operation.name.removeprefix("try_"), (operand.values for operand in operands)
     if not pa.types.is_decimal(operation.type):
@@ -148,33 +155,33 @@ def _divided(operation: Operation, operands: list[Evaluated]) -> tuple[pa.Array,
     return of_decimals(left, right, operation.type)
 
 
-def _sign(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _sign(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     values, failed = negative_or_absolute(operation.name, operands[0].values)
     return _finish(values, _with_more(operands[0].raised, failed))
 
 
-def _cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _cast(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     values, failed = cast(operands[0].values, operation.type)
     return _finish(values, _with_more(operands[0].raised, failed))
 
 
-def _quiet_cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _quiet_cast(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """A cast that is NULL where it fails."""
     values, failed = cast(operands[0].values, operation.type)
     return Evaluated(_finish(values, failed).values, operands[0].raised)
 
 
-def _raise(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _raise(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """An error on every row."""
     rows = len(operands[0].values)
     return Evaluated(pa.nulls(rows, operation.type), np.ones(rows, np.bool_))
 
 
-def _comparison(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _comparison(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     return _finish(compare(operation.name, operands[0].values, operands[1].values), _either(operands))
 
 
-def _null_safe_equal(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _null_safe_equal(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     left, right = operands
     equal = pc.fill_null(compare("=", left.values, right.values), False)
     both = nulls_of(left.values) & nulls_of(right.values)
@@ -182,37 +189,35 @@ def _null_safe_equal(operation: Operation, operands: list[Evaluated]) -> Evaluat
     return _finish(pc.or_(equal, pa.array(both)), raised)
 
 
-def _and_or(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _and_or(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """AND or OR in three-valued logic. Spark evaluates operands from left to right, until one decides the result or
     raises."""
     combine, decides = (pc.and_kleene, _is_false) if operation.name == "and" else (pc.or_kleene, _is_true)
-    values = reduce(combine, (operand.values for operand in operands))
-    if all(operand.raised is None for operand in operands):
-        return Evaluated(values)
-    raised = np.zeros(len(values), np.bool_)
-    open_rows = ~raised
-    for operand in operands:
-        raised |= open_rows & _raised(operand)
-        open_rows &= ~decides(operand) & ~raised
+    first = operands[0]
+    values, raised = first.values, first.raised
+    for operand in after_first(operands):
+        if operand.raised is not None:
+            raised = _with_more(raised, operand.raised & ~decides(Evaluated(values)))
+        values = combine(values, operand.values)
     return _finish(values, raised)
 
 
-def _not(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _not(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     return Evaluated(pc.invert(operands[0].values), operands[0].raised)
 
 
-def _null_test(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _null_test(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     return _finish(operands[0].values.is_null(), operands[0].raised)
 
 
-def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _in(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """TRUE at the first equal element, else NULL where the value or an element is NULL, else FALSE."""
-    value, *elements = operands
+    value = operands[0]
     rows = len(value.values)
     found, unknown = np.zeros(rows, np.bool_), nulls_of(value.values)
     raised = _raised(value).copy()
     open_rows = ~unknown
-    for element in elements:
+    for element in after_first(operands):
         raised |= open_rows & _raised(element)
         open_rows &= ~raised
         equal = pc.fill_null(compare("=", value.values, element.values), False).to_numpy(zero_copy_only=False)
@@ -223,29 +228,31 @@ def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, raised)
 
 
-def _case(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _case(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """The branch of the first condition that is TRUE. Spark evaluates conditions up to that one, and only its
     branch."""
-    values, raised = operands[-1].values, _raised(operands[-1])
-    for condition, branch in zip(operands[-3::-2], operands[-2::-2], strict=True):
+    otherwise = operands[-1]
+    values, raised = otherwise.values, _raised(otherwise)
+    for position in range(len(operands) - 3, -1, -2):
+        condition, branch = operands[position], operands[position + 1]
         taken = _is_true(condition)
         values = pc.if_else(pa.array(taken), branch.values, values)
         raised = np.where(taken, _raised(branch), raised) | _raised(condition)
     return _finish(values, raised)
 
 
-def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _coalesce(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """The first value that is not NULL. Spark evaluates operands up to that one."""
-    values = operands[0].values if len(operands) == 1 else pc.coalesce(*(operand.values for operand in operands))
-    raised = np.zeros(len(values), np.bool_)
-    open_rows = ~raised
-    for operand in operands:
+    first = operands[0]
+    values, raised, open_rows = first.values, _raised(first).copy(), _nulls(first)
+    for operand in after_first(operands):
+        values = pc.coalesce(values, operand.values)
         raised |= open_rows & _raised(operand)
         open_rows &= _nulls(operand)
     return _finish(values, raised)
 
 
-def _concat_ws(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _concat_ws(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """The texts that are not NULL, joined by the separator. All operands are evaluated."""
     values = [operand.values for operand in operands]
     is_empty = reduce(pc.and_, (each.is_null() for each in values))
@@ -254,31 +261,33 @@ def _concat_ws(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(joined, reduce(_with_more, (operand.raised for operand in operands)))
 
 
-def _extreme(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _extreme(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """The greatest or least value that is not NULL, the first of equal ones. All operands are evaluated."""
     operator = ">" if operation.name == "greatest" else "<"
-    found = operands[0].values
-    for operand in operands[1:]:
+    first = operands[0]
+    found, raised = first.values, first.raised
+    for operand in after_first(operands):
+        raised = _with_more(raised, operand.raised)
         better = pc.or_(found.is_null(), pc.fill_null(compare(operator, operand.values, found), False))
         found = pc.if_else(better, operand.values, found)
-    return _finish(found, reduce(_with_more, (operand.raised for operand in operands)))
+    return _finish(found, raised)
 
 
-def _like(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _like(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     return Evaluated(like_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
 
 
-def _rlike(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _rlike(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     return Evaluated(rlike_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
 
 
-def _in_list(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _in_list(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     values = operands[0].values
     found = operation.parameters[0].contains(values)
     return Evaluated(pa.array(found, mask=nulls_of(values)), operands[0].raised)
 
 
-def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _quantified(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """EXISTS: TRUE where the condition is TRUE for an item, else NULL where it is NULL for one, else FALSE. FORALL:
     FALSE where it is FALSE for an item, else NULL where it is NULL for one, else TRUE."""
     lists = operands[0].values
@@ -291,7 +300,7 @@ def _quantified(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(pa.array(decided == is_exists, mask=unknown & ~decided), operands[0].raised)
 
 
-def _filtered(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _filtered(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     """The items for which the condition is TRUE."""
     lists = operands[0].values
     items, owner = items_of(lists)
@@ -315,7 +324,7 @@ def _within(items: pa.Array, path: list[str]) -> pa.Array:
     return items
 
 
-def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+def _call(operation: Operation, operands: Sequence[Evaluated]) -> Evaluated:
     values, failed = function_registry.call(operation, [operand.values for operand in operands])
     if function_registry.is_eager(operation):
         raised = reduce(_with_more, (operand.raised for operand in operands))
@@ -324,7 +333,7 @@ def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, _with_more(raised, failed))
 
 
-OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
+OPERATIONS: dict[str, Callable[[Operation, Sequence[Evaluated]], Evaluated]] = {
     "add": _arithmetic,
     "subtract": _arithmetic,
     "multiply": _arithmetic,
