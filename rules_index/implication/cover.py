@@ -17,6 +17,8 @@ from rules_index.kernels.jit import inner, jit
 COVERED, UNCOVERED, UNDECIDED = 1, 0, -1
 _MOST_WAITING = 1 << 14
 """The most parts on the stack; a depth-first search has few."""
+_MOST_WORDS = 1 << 25
+"""The most words of all parts on the stack, or of all boxes: 256 MiB."""
 
 
 @inner
@@ -184,11 +186,17 @@ def _cut(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray, stack: np.n
 
 
 @inner
+def _room(others: int, each: int) -> int:
+    """The height of the stack for parts that are cut by so many others in `each` dimensions."""
+    return min(others * each, _MOST_WAITING) + each + 1
+
+
+@inner
 def _search(masks: np.ndarray, word_start: np.ndarray, most: int, part: np.ndarray) -> int:
     """Algorithm 11 over bits: whether the masks before the last one cover that one, `COVERED`, `UNCOVERED` or
     `UNDECIDED`. If it is uncovered, `part` receives a part of it that is outside of all of them."""
     others, each = len(masks) - 1, len(word_start) - 1
-    room = min(others * each, _MOST_WAITING) + each + 1
+    room = _room(others, each)
     stack = np.empty((room, len(part)), np.uint64)
     for word in range(len(part)):
         stack[0, word] = masks[others, word]
@@ -241,6 +249,8 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
     count, terms, intervals = _near(box, others, a, near)
     if count <= 0:
         return COVERED if count < 0 else UNCOVERED
+    if count > most:
+        return UNDECIDED  # already the first part would be compared with more
     dimensions = np.empty(terms, np.int64)
     named = 0
     for i in range(count):
@@ -256,6 +266,8 @@ def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarra
         found = _edges(dimensions[d], near, count, a, edges)
         code_start[d + 1] = _classes(box, dimensions[d], edges, found, a, codes, code_start[d])
         word_start[d + 1] = word_start[d] + ((code_start[d + 1] - code_start[d] + 63) >> 6)
+    if max(count + 1, _room(count, named)) * word_start[named] > _MOST_WORDS:
+        return UNDECIDED
     masks = np.empty((count + 1, word_start[named]), np.uint64)
     for i in range(count + 1):
         # the last mask is the box itself: all classes are its own, and the last box of all contains every row
