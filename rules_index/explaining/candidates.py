@@ -214,7 +214,7 @@ def _keys_for_computation(
     for operation in operations_of(attribute):
         if operation.name in _COMPARISONS:
             left, right = operation.operands
-            if _is_measured(left.type) and _is_measured(right.type):
+            if leaf in leaves_of(operation) and _is_measured(left.type) and _is_measured(right.type):
                 yield from _where_equal(left, right, leaf, now, inputs)
 
 
@@ -296,7 +296,7 @@ def _numbers_at(
     points: Sequence[Key], expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]
 ) -> list[Fraction | None]:
     """Returns the values of an expression for given values of a column; None for a value that is not a number."""
-    given = {name: repeated(each, len(points)) for name, each in inputs.items()}
+    given = {each.name: repeated(inputs[each.name], len(points)) for each in leaves_of(expression)}
     given[leaf.name] = Evaluated(values_of(points, leaf.type))
     result = Truths(given, len(points)).value(expression).values
     result = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result

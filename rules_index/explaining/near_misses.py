@@ -27,7 +27,7 @@ from rules_index.index.single_rows import value_in
 from rules_index.language.coercion import is_float
 from rules_index.language.evaluation.datetime_parser import zone_of
 from rules_index.language.evaluation.evaluated import Evaluated
-from rules_index.language.typed import Leaf, leaves_of
+from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 from rules_index.names import column_key, field_key, path_parts
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ MOST_TRIED = 1 << 15
 """The most pairs of values that are tried."""
 MOST_MATCHED = 8
 """The most changes that are matched, one after the other, before the search ends without a result."""
+AT_ONCE = 1 << 22
+"""The most values of parts of the rule that are computed at a time: of fewer rows, the more parts there are."""
+MOST_COMPUTED = 1 << 27
+"""The most values of parts of the rule that are computed for one near miss."""
 MOST_SETS = 512
 """The most sets of columns that are kept for a part of a rule."""
 Columns = frozenset[str]
@@ -64,6 +68,8 @@ class _Search:
         self._inputs = inputs_of_row(row, rule.leaves, compiled.time_zone)
         self._leaves = {leaf.name: leaf for leaf in _changeable(rule, fixed)}
         self._candidates: dict[str, tuple[pa.Array, np.ndarray]] = {}
+        self._width = sum(_parts_of(attribute) for part in rule.predicates for attribute in part.attributes) or 1
+        self._left = MOST_COMPUTED
 
     def found(self) -> NearMiss | None:
         """The smallest change of one or two values with which the rule matches, if one is found within the limit."""
@@ -158,16 +164,20 @@ class _Search:
     def _satisfying(self, changed: Mapping[str, pa.Array], distances: np.ndarray) -> list[tuple[float, NearMiss]]:
         """Returns the nearest changes, out of n, with which the rule is TRUE: at most `MOST_MATCHED`, nearest first,
         with their distances. changed: the new values [n] by column; distances: [n]."""
-        rows = len(distances)
-        if not rows:
-            return []
-        inputs = {name: repeated(each, rows) for name, each in self._inputs.items()}
-        inputs |= {name: Evaluated(values) for name, values in changed.items()}
-        found = np.flatnonzero(truth_of_parts(self._rule, Truths(inputs, rows))[self._rule] == TRUE)
-        nearest = found[np.argsort(distances[found], kind="stable")][:MOST_MATCHED].tolist()
+        found: list[int] = []
+        ordered, at_once = np.argsort(distances, kind="stable"), max(1, AT_ONCE // self._width)
+        for start in range(0, len(ordered), at_once):
+            rows = ordered[start : start + at_once]
+            self._left -= len(rows) * self._width
+            if self._left < 0 or len(found) >= MOST_MATCHED:
+                break
+            inputs = {name: repeated(each, len(rows)) for name, each in self._inputs.items()}
+            inputs |= {name: Evaluated(values.take(pa.array(rows))) for name, values in changed.items()}
+            truth = truth_of_parts(self._rule, Truths(inputs, len(rows)))[self._rule]
+            found += rows[truth == TRUE].tolist()
         return [
             (float(distances[place]), tuple(self._change(name, each[place].as_py()) for name, each in changed.items()))
-            for place in nearest
+            for place in found[:MOST_MATCHED]
         ]
 
     def _change(self, name: str, after: Any) -> Change:
@@ -193,6 +203,10 @@ def _key_of(column: str) -> str:
     """The key of a column's value in a row: a column's own name, and the path of a field of a STRUCT."""
     parts = path_parts(column)
     return parts[0] if len(parts) == 1 else column
+
+
+def _parts_of(attribute: Expression) -> int:
+    return attribute.size if isinstance(attribute, Operation) else 1
 
 
 def _changeable(rule: Part, fixed: Collection[str]) -> list[Leaf]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.explaining import function_inputs
+from rules_index.explaining import candidates, function_inputs, near_misses
+from rules_index.explaining.truth import Truths
 from tests.cases import cases
 from tests.unit.explained import ROW, SCHEMA, explained
 
@@ -345,3 +346,40 @@ def test_every_near_miss_of_floats_matches(kind: pa.DataType) -> None:
             found += [len(repr(each.after)) for each in miss if each.after is not None]
     assert len(found) > count / 2
     assert sorted(found)[len(found) // 2] <= 8
+
+
+def test_a_rule_with_many_parts_is_evaluated_for_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its memory grows with the square of its parts: for 4,096 branches it took 900 MB."""
+    branches = " ".join(f"WHEN i = {number} THEN s = 'x{number}'" for number in range(10, 90))
+    rule = f"CASE {branches} ELSE i = 400 END"
+    compiled = ri.compile_rules([("wide", rule)], SCHEMA)
+    expected = compiled.explain(ROW, "wide").near_miss
+    rows: list[int] = []
+
+    class Counted(Truths):
+        def __init__(self, *given: Any) -> None:
+            rows.append(given[1])
+            super().__init__(*given)
+
+    monkeypatch.setattr(near_misses, "Truths", Counted)
+    monkeypatch.setattr(near_misses, "AT_ONCE", 4_000)
+    assert (
+        compiled.explain(ROW, "wide").near_miss
+        == expected
+        == ri.compile_rules([("wide", rule)], SCHEMA).explain(ROW, "wide").near_miss
+    )
+    assert expected is not None and max(rows) < 20
+    monkeypatch.setattr(near_misses, "MOST_COMPUTED", 4_000)
+    rows.clear()
+    compiled.explain(ROW, "wide").near_miss  # noqa: B018
+    assert sum(rows) < 50
+
+
+def test_values_for_a_comparison_are_sought_only_in_columns_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    numbers_at = candidates._numbers_at
+    monkeypatch.setattr(candidates, "_numbers_at", lambda *given: read.append(1) or numbers_at(*given))
+    branches = " ".join(f"WHEN i = {number} THEN j > {number}" for number in range(50))
+    compiled = ri.compile_rules([("wide", f"CASE {branches} ELSE f > 5 END")], SCHEMA)
+    assert compiled.explain(ROW, "wide").near_miss is not None
+    assert len(read) <= 2 * 101
