@@ -112,9 +112,8 @@ def _compile_if_due(workspace: Workspace, name: str) -> tuple[str, ...]:
     if result.state == "held":
         return ()
     rejected = f" ({result.rejects:,} rejected: see the table rule_rejects)" if result.rejects else ""
-    return (
-        f"{name}: its rules, or lists that they name, were edited since they were compiled, so they were compiled first{rejected}.",
-    )
+    edited = f"{name}: its rules, or lists that they name, were edited since they were compiled"
+    return (f"{edited}, so they were compiled first{rejected}.",)
 
 
 def reproduce_tags(
@@ -156,7 +155,10 @@ def _notices(workspace: Workspace, name: str) -> Sequence[str]:
         return ()
     held = workspace.configuration.rules.on_reject == "hold"
     first = 'on_reject is "hold": correct the rules that rule_rejects lists, and re-tag' if held else "Re-tag"
-    stale = f"{name}: its rules, or lists that they name, were edited since they were compiled, and a re-tag uses the newest index."
+    stale = (
+        f"{name}: its rules, or lists that they name, were edited since they were compiled, and a re-tag uses the "
+        "newest index."
+    )
     return (f"{stale} {first} again: deltatag retag {name}",)
 
 
