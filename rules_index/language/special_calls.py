@@ -81,7 +81,7 @@ def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value |
         None if each.local is None else operations.as_type(each.local, common, analyser.scope.time_zone)
         for each in arguments
     ]
-    return analyser.make_value(node, common, folded(operations.operation("coalesce", trees, common)))
+    return analyser.make_value(node, common, operations.operation("coalesce", trees, common))
 
 
 def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
