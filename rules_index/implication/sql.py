@@ -16,6 +16,8 @@ from rules_index.implication.value_ranges import KeyRange
 from rules_index.names import back_quoted_path, quoted_text
 
 _INFINITY_KEY, _ZERO_KEY = float_key(float("inf")), float_key(0.0)
+_DIGITS_OF_DOUBLES = 15
+"""The most digits of decimals that a DOUBLE always holds."""
 _DAY = 86_400_000_000
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [(day - _EPOCH).days for day in (datetime.date.min, datetime.date.max)]
@@ -55,9 +57,9 @@ def _iso(time: np.datetime64) -> str:
 def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -> str:
     """The condition that a column's value is in one of some ranges; there is at least one, and all have an end.
 
-    Spark passes over row groups and files by it. Parquet's dictionaries tell -0.0 from 0.0, and statistics leave out
-    NaN: so `=` and `IN` name no zero, a range that begins with zero begins with -0.0, and one that holds NaN names it
-    apart.
+    Spark passes over row groups and files by it. Parquet's dictionaries tell -0.0 from 0.0, so `=` and `IN` name no
+    zero, and a range that begins with zero begins with -0.0. Statistics may leave out NaN, and round long decimals, as
+    those of delta-rs do. `isnan`, which no statistics answer, keeps Spark from relying on them.
     """
     name = back_quoted_path(column)
     points = [each for each in ranges if _is_point(each, data_type)]
@@ -66,6 +68,8 @@ def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -
     parts += [_between(name, data_type, each) for each in ranges if each not in points]
     if pa.types.is_floating(data_type) and any(each.high is None or each.high > NAN_KEY for each in ranges):
         parts.append(f"isnan({name})")
+    if pa.types.is_decimal(data_type) and data_type.precision > _DIGITS_OF_DOUBLES:
+        parts.append(f"isnan(CAST({name} AS DOUBLE))")
     return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
 
 
