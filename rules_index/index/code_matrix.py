@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,28 @@ if TYPE_CHECKING:
 
     from rules_index.index.computed_codes import Computed
 
+CHUNK_ROWS = 1 << 16
+"""The most rows that are encoded at a time, so that the memory for codes does not grow with the batch."""
+LEAST_CHUNK_ROWS = 1 << 10
+"""The rows that are encoded at a time even if their codes take more than `CODE_BYTES`: fewer would take much longer."""
+CODE_BYTES = 1 << 28
+"""The most memory for codes: rules may read tens of thousands of attributes, and one rule may have as many patterns."""
 Values = Mapping[str, Evaluated | np.ndarray]
 """Columns by leaf name. The column of a Boolean leaf that only Spark evaluates may be an array of truth codes
 (`inputs.read_leaf`)."""
 Sample: TypeAlias = "Callable[[list[str]], pa.Table | pl.DataFrame | None]"
 """A function that takes names of columns and returns some rows with at least these columns (`index.build.SAMPLE_ROWS`
 suffice), or None if there are no rows."""
+
+
+def rows_at_once(regions: Sequence[Regions]) -> int:
+    """How many rows of attributes with these regions are encoded at a time."""
+    a_row = len(regions) * _code_type(regions).itemsize
+    return max(LEAST_CHUNK_ROWS, min(CHUNK_ROWS, CODE_BYTES // max(1, a_row)))
+
+
+def _code_type(regions: Sequence[Regions]) -> np.dtype[Any]:
+    return np.dtype(np.uint8 if all(each.size <= COARSE_CODES for each in regions) else np.int32)
 
 
 def code_matrix(
@@ -66,8 +82,9 @@ def codes_of_values(
     attributes: Sequence[Expression], regions: Sequence[Regions], read: Values, rows: int
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """Like `code_matrix`, given the values of each leaf by its name."""
-    as_bytes = all(each.size <= COARSE_CODES for each in regions)
-    codes = np.empty((len(attributes), rows), np.uint8 if as_bytes else np.int32)
+    code_type = _code_type(regions)
+    as_bytes = code_type == np.uint8
+    codes = np.empty((len(attributes), rows), code_type)
     # encoded to a scratch column first: the encoding kernels are compiled for int32 only
     scratch = np.empty(rows if as_bytes else 0, np.int32)
     raised: dict[int, np.ndarray] = {}

@@ -19,7 +19,7 @@ from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.annotations import Annotations
 from rules_index.index.array_checks import InvalidArraysError
 from rules_index.index.artifact import Sections, pieces_of, save
-from rules_index.index.code_matrix import code_matrices, code_matrix
+from rules_index.index.code_matrix import code_matrices, code_matrix, rows_at_once
 from rules_index.index.engine import Matching
 from rules_index.index.explanation import Explanation
 from rules_index.index.inputs import as_table, read_leaf
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from rules_index.index.event_texts import EventReader
     from rules_index.index.row_codes import RowCoder
 
-CHUNK_ROWS = 1 << 16
-"""Rows that are encoded at a time, so that the memory for codes does not grow with the batch."""
 
 RuleId: TypeAlias = str | int
 _UPDATE = "rules_index.compiling.update:update"
@@ -186,13 +184,14 @@ class CompiledRules:
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
 
     def _code_chunks(self, table: pa.Table) -> Iterator[tuple[np.ndarray, dict[int, np.ndarray]]]:
-        """What `codes` returns, for up to `CHUNK_ROWS` rows at a time."""
+        """What `codes` returns, for some rows at a time (`rows_at_once`)."""
         if not table.num_rows:  # a batch without rows must have the columns, too
             for leaf in self.inputs:
                 read_leaf(table, leaf)
-        for start in range(0, table.num_rows, CHUNK_ROWS):
+        at_once = rows_at_once(self.regions)
+        for start in range(0, table.num_rows, at_once):
             # a slice of a table without columns does not limit itself to the rows that are left
-            chunk = table.slice(start, min(CHUNK_ROWS, table.num_rows - start))
+            chunk = table.slice(start, min(at_once, table.num_rows - start))
             yield from code_matrices(self.attributes, self.regions, self.inputs, chunk)
 
     def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from rules_index.domains.region_codes import Regions
 from rules_index.errors import RulesIndexError
 from rules_index.index.build import SAMPLE_ROWS, build
-from rules_index.index.code_matrix import code_matrix
-from rules_index.index.compiled import CHUNK_ROWS, CompiledRules
+from rules_index.index.code_matrix import CHUNK_ROWS, code_matrix
+from rules_index.index.compiled import CompiledRules
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import Engine
 from rules_index.join.candidates import Checks, part_checks

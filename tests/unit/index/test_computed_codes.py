@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.index import computed_codes
+from rules_index.index import code_matrix, computed_codes
 from rules_index.language.evaluation.evaluated import Evaluated
 
 
@@ -137,3 +137,27 @@ def test_a_lack_of_memory_is_no_error_of_a_rule(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(computed_codes, "evaluate", without_memory)
     with pytest.raises(MemoryError):
         compiled.match(rows)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_codes_of_very_many_attributes_take_bounded_memory(monkeypatch: pytest.MonkeyPatch, wide: bool) -> None:
+    """One rule may have tens of thousands of patterns, each of them an attribute: 16,000 took 5 GB."""
+    rows = pa.table({"s": [f"v{number % 150}" for number in range(1_000)], "a": list(range(1_000))})
+    patterns = ", ".join(f"'%{number}%'" for number in range(100, 220))
+    rules = [("many", f"s LIKE ANY ({patterns})"), ("some", f"a IN ({', '.join(map(str, range(0, 900, 2)))})")]
+    compiled = ri.compile_rules(rules[: 1 + wide], rows.schema)
+    expected = compiled.match(rows).to_pylist()
+    sizes = []
+    codes_of_values = code_matrix.codes_of_values
+
+    def measured(*given: Any) -> Any:
+        codes, raised = codes_of_values(*given)
+        sizes.append(codes.nbytes)
+        return codes, raised
+
+    monkeypatch.setattr(code_matrix, "codes_of_values", measured)
+    monkeypatch.setattr(code_matrix, "CODE_BYTES", 1 << 15, raising=False)
+    monkeypatch.setattr(code_matrix, "LEAST_CHUNK_ROWS", 8, raising=False)
+    assert compiled.match(rows).to_pylist() == expected
+    assert sum(map(len, expected)) > 200
+    assert max(sizes) <= 1 << 15
