@@ -27,6 +27,8 @@ MAX_BYTES = 128 << 20
 other attributes."""
 _NUMBER = 16
 """Bytes of a value that is not a text, with its validity and whether it raised."""
+_CHARACTER = 4
+"""The most bytes of a character."""
 _FEW_ROWS = 16
 """So few rows are always evaluated at once: estimating their memory would take as long."""
 
@@ -168,8 +170,11 @@ def _own_width(expression: Leaf | Constant, leaves: Mapping[str, float]) -> floa
 
 def _result_width(operation: Operation, operands: list[float]) -> float:
     """The mean bytes of an operation's value, given those of its operands. The text that a function returns is taken to
-    be as long as all its arguments together."""
+    be as long as all its arguments together, except that `lpad` and `rpad` fill it up to a constant length."""
     own = float(_NUMBER)
     if not pa.types.is_primitive(operation.type):
         own += sum(operands) if operation.name == "call" else max(operands)
+    if operation.name == "call" and operation.parameters[0] in ("lpad", "rpad"):
+        length = operation.operands[1]
+        own += _CHARACTER * max(0, length.value) if isinstance(length, Constant) and length.value else 0
     return own

@@ -44,6 +44,17 @@ def test_values_of_one_wide_expression_are_not_held_together() -> None:
     assert most < 2 * computed_codes.MAX_BYTES  # all of them take 300 MB
 
 
+def test_texts_that_are_filled_up_are_not_held_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these texts has a thousand characters of four bytes, whatever the column's."""
+    monkeypatch.setattr(computed_codes, "MAX_BYTES", 1 << 20)
+    rows = pa.table({"s": [f"{number % 7}" for number in range(1_000)]})
+    texts = ", ".join(["lpad(s, 1000, '\N{GRINNING FACE}')"] * 4)
+    compiled = ri.compile_rules([("long", f"length(concat({texts})) = 4000")], rows.schema)
+    found, most = allocated(compiled, rows)
+    assert found == [["long"]] * 1_000
+    assert most < 3 * computed_codes.MAX_BYTES  # all of them take 20 MB
+
+
 @pytest.mark.parametrize(
     "wide",
     [
