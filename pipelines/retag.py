@@ -26,6 +26,8 @@ from pipelines.settings.model import Stream
 from pipelines.table_definitions import tagged_table
 from pipelines.workspace import Workspace
 
+_EDITED = "its rules, or lists that they name, were edited since they were compiled"
+
 
 @dataclass(frozen=True, slots=True)
 class RetagResult:
@@ -112,8 +114,7 @@ def _compile_if_due(workspace: Workspace, name: str) -> tuple[str, ...]:
     if result.state == "held":
         return ()
     rejected = f" ({result.rejects:,} rejected: see the table rule_rejects)" if result.rejects else ""
-    edited = f"{name}: its rules, or lists that they name, were edited since they were compiled"
-    return (f"{edited}, so they were compiled first{rejected}.",)
+    return (f"{name}: {_EDITED}, so they were compiled first{rejected}.",)
 
 
 def reproduce_tags(
@@ -155,10 +156,7 @@ def _notices(workspace: Workspace, name: str) -> Sequence[str]:
         return ()
     held = workspace.configuration.rules.on_reject == "hold"
     first = 'on_reject is "hold": correct the rules that rule_rejects lists, and re-tag' if held else "Re-tag"
-    stale = (
-        f"{name}: its rules, or lists that they name, were edited since they were compiled, and a re-tag uses the "
-        "newest index."
-    )
+    stale = f"{name}: {_EDITED}, and a re-tag uses the newest index."
     return (f"{stale} {first} again: deltatag retag {name}",)
 
 
