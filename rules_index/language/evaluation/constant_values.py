@@ -23,9 +23,9 @@ def constant_scalar(constant: Constant) -> pa.Scalar:
 
 
 def constant_of(values: pa.Array) -> Constant | None:
-    """A computed value, [1], as a constant. None for arrays, maps and structs, and texts that are not UTF-8."""
+    """A computed value, [1], as a constant. None for arrays, maps, structs, intervals, and texts that are not UTF-8."""
     data_type = values.type
-    if pa.types.is_nested(data_type):
+    if pa.types.is_nested(data_type) or pa.types.is_duration(data_type):
         return None
     if values.null_count:
         return Constant(None, data_type)
