@@ -21,6 +21,7 @@ from rules_index.implication.kinds import (
     REJECTED,
     SEPARATED_NUMBER,
     TAUTOLOGY,
+    TIME_PATTERN,
     TRUE_UNLESS_NULL,
     UNIT,
     UNKNOWN_VALUE,
@@ -37,8 +38,8 @@ KINDS = (
     # it matches too much
     TAUTOLOGY, TRUE_UNLESS_NULL, MISSING_BRACKETS,
     # a part of it says something else than it seems to
-    NULL_COMPARISON, NULL_TEXT, PADDED_TEXT, UNIT, SEPARATED_NUMBER, NO_WILDCARD, MIDNIGHT,
-    UNREACHABLE_ALTERNATIVE,
+    NULL_COMPARISON, NULL_TEXT, PADDED_TEXT, UNIT, SEPARATED_NUMBER, NO_WILDCARD, TIME_PATTERN,
+    MIDNIGHT, UNREACHABLE_ALTERNATIVE,
     # it does not do what was expected on some rows
     RUN_TIME_ERRORS, MAY_RAISE, DEAD, NOISY,
     # nothing is wrong in what it matches

@@ -16,9 +16,10 @@ ALWAYS_RAISES, MAY_RAISE, NEVER_TRUE = "always_raises", "may_raise", "never_true
 TRUE_UNLESS_NULL, MISSING_BRACKETS = "true_unless_null", "missing_brackets"
 UNKNOWN_VALUE, PADDED_TEXT, NULL_TEXT, UNIT = "unknown_value", "padded_text", "null_text", "unit"
 NO_WILDCARD, SEPARATED_NUMBER, MIDNIGHT, PADDED_ID = "no_wildcard", "separated_number", "midnight", "padded_id"
+TIME_PATTERN = "time_pattern"
 MISTAKES = (
     ALWAYS_RAISES, NEVER_TRUE, UNKNOWN_VALUE, TRUE_UNLESS_NULL, MISSING_BRACKETS, NULL_TEXT, PADDED_TEXT, UNIT,
-    SEPARATED_NUMBER, NO_WILDCARD, MIDNIGHT, MAY_RAISE, PADDED_ID,
+    SEPARATED_NUMBER, NO_WILDCARD, TIME_PATTERN, MIDNIGHT, MAY_RAISE, PADDED_ID,
 )  # fmt: skip
 """The kinds that are found in the text of a single rule."""
 

@@ -109,6 +109,7 @@ Write `origin IS NULL`.
     | unit | compares percents with a fraction, or a fraction with percents |
     | separated_number | has a list like `IN (1,000, 2,000)` |
     | no_wildcard | has a LIKE without a wildcard |
+    | time_pattern | has a pattern of dates with a letter that means something else, like `dd.mm.yyyy` |
     | midnight | compares times with a day, which is its midnight there, like `t <= DATE'2026-01-31'` |
     | may_raise | raises an error on rows that the source has, like a division by a column with zeros |
     | padded_id | has an id that begins or ends with a blank |

@@ -11,7 +11,7 @@ from rules_index.implication.mistakes.constant_mistakes import spellings, units,
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import ParsedRule
-from rules_index.implication.mistakes.time_mistakes import midnights
+from rules_index.implication.mistakes.time_mistakes import midnights, patterns
 from rules_index.implication.mistakes.type_mistakes import (
     may_raise,
     never_true,
@@ -33,6 +33,7 @@ _LOOKS: tuple[Callable[[ParsedRule], Iterator[Mistake]], ...] = (
     separated_numbers,
     wildcards,
     midnights,
+    patterns,
     may_raise,
 )
 _LONGEST = 100_000

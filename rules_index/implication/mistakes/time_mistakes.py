@@ -1,4 +1,4 @@
-"""Mistakes in the days that times are compared with."""
+"""Mistakes in the days that times are compared with, and in patterns of dates and times."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from datetime import date, timedelta
 
 import pyarrow as pa
 
-from rules_index.implication.kinds import MIDNIGHT
+from rules_index.implication.kinds import MIDNIGHT, TIME_PATTERN
 from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.mistake import Mistake
 from rules_index.implication.mistakes.parsed_rule import ConstantComparison, ParsedRule
 from rules_index.language.coercion import DATE, STRING
+from rules_index.language.tokens import words
 
 _DAY = re.compile(r"\s*(\d{4})-(\d{1,2})-(\d{1,2})\s*")
+_WITH_PATTERN = words("""
+    to_date try_to_date to_timestamp to_timestamp_ltz to_timestamp_ntz try_to_timestamp date_format from_unixtime
+    unix_timestamp to_unix_timestamp""")
+"""The functions whose second argument is a pattern of dates and times."""
+_QUOTED = re.compile(r"'[^']*'")
 _FIRST = date(1970, 1, 1)
 _LAST = date(9999, 12, 31)
 
@@ -38,6 +44,31 @@ def midnights(rule: ParsedRule) -> Iterator[Mistake]:
             instead = f"CAST({shown} AS DATE)"
         message = f"{shown} has times of day, and {constant} is the midnight with which that day begins: {left_out} "
         yield rule.mistake(MIDNIGHT, each.node, f"{message}{quoted(instead)}.")
+
+
+def patterns(rule: ParsedRule) -> Iterator[Mistake]:
+    """`to_date(s, 'dd.mm.yyyy')`: a pattern with the minute in place of the month, the month in place of the minute, or
+    hours that count to 12 without the half of the day."""
+    for node in rule.of("call"):
+        if node.value not in _WITH_PATTERN or len(node.children) < 2:
+            continue
+        pattern = node.children[1]
+        constant = rule.constant(pattern)
+        advice = _advice_on(_QUOTED.sub("", str(constant.value))) if constant is not None else None
+        if advice is not None:
+            yield rule.mistake(TIME_PATTERN, pattern, f"In the pattern {rule.words(pattern)}, {advice}")
+
+
+def _advice_on(pattern: str) -> str | None:
+    """What to write in place of a letter that means something else; None if the letters go together."""
+    letters = set(pattern)
+    if "m" in letters and not letters & set("HhKkM") and letters & set("yud"):
+        return "mm is the minute: write MM for the month."
+    if re.search(r"[HhKk]+[^A-Za-z]?MM?(?!M)", pattern):
+        return "MM behind the hour is the month: write mm for the minute."
+    if letters & set("hK") and "a" not in letters:
+        return "hh counts to 12 only: write HH, or add a for AM and PM."
+    return None
 
 
 def _day_of(each: ConstantComparison) -> date | None:

@@ -111,6 +111,9 @@ MISTAKES = [
     ("discount_pct > 0.15", "unit", "Write 15"),
     ("fraud_probability > 80", "unit", "Write 0.8"),
     ("amount / quantity > 100", "may_raise", "quantity <> 0` too, or divide by `nullif(quantity, 0)`"),
+    ("txn_date > to_date(merchant, 'dd.mm.yyyy')", "time_pattern", "write MM for the month"),
+    ("date_format(txn_time, 'HH:MM') > '22:00'", "time_pattern", "write mm for the minute"),
+    ("date_format(txn_time, 'hh:mm') > '22:00'", "time_pattern", "write HH"),
     ("mcc IN (5,411, 5,812, 7,995)", "separated_number", "5411"),
 ]  # fmt: skip
 RIGHT = [
@@ -133,6 +136,8 @@ RIGHT = [
     "discount_pct > 15 AND fraud_probability > 0.8",
     "mcc BETWEEN 5000 AND 5999.5 AND fee = 7995.5",
     "mcc IN (5, 411, 812) OR hour(txn_time) >= 23",
+    "to_date(merchant, 'dd.MM.yyyy') > txn_date OR to_timestamp(merchant, 'yyyyMMdd HHmmss') > txn_time",
+    "date_format(txn_time, 'HH:mm') > '22:00' OR date_format(txn_time, 'hh:mm a MMM') = '10:00 PM Oct'",
     "`Amount EUR` > 5 AND `Card-Type` = 'debit' AND (vip OR amount < 5)",
 ]
 
