@@ -23,6 +23,7 @@ DONE, FAILED = 0, 1
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 60
 _PLOTTED = 6
+"""The most rules that are shown in full, and plotted."""
 
 
 def backtest_action(workspace: Workspace, args: Namespace) -> int:
@@ -148,6 +149,8 @@ def _print(result: BacktestResult, written: str) -> None:
         for example in (row for kind in ("gained", "lost") for row in _first(each, kind)):
             values = ", ".join(f"{escaped(name)} = {shown(value)}" for name, value in example["row"].items())
             say(f"{escaped(each.rule_id)}: {example['kind']}: {values}")
+    if len(tried) > _PLOTTED:
+        say(f"Overlaps and examples are those of the first {_PLOTTED} rules, as is a plot; --json has those of all.")
     for note in result.notes:
         say(note)
     if not result.rules:

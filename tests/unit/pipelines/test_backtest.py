@@ -306,6 +306,10 @@ def test_bars_of_all_rules_cover_the_same_periods(workspace, tmp_path: Path, cap
     }
     assert bars["never"] == [] and len(bars["all"][0]) == 43
     assert len(bars["late"][0]) == 13  # 26 of these hours
+    assert "of the first" not in told
+    file.write_text("rule_id,scope,expression\n" + "".join(f"r{number},s,id < {number}\n" for number in range(7)))
+    assert main(["backtest", "s", "--file", str(file)]) == 0
+    assert "those of the first 6 rules" in capsys.readouterr().out
 
 
 def test_few_far_times_do_not_flatten_the_bars(workspace, capsys, monkeypatch) -> None:
