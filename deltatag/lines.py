@@ -75,10 +75,11 @@ def _errors_text(errors: Mapping[str, int]) -> str:
     return f"errors on rows of {counted(len(errors), 'rule')} ({named}{more})"
 
 
-def retag_line(result: RetagResult) -> str:
-    """The result of a re-tag, and its notices."""
+def retag_line(result: RetagResult, into: str | None = None) -> str:
+    """The result of a re-tag, and its notices. into: the separate table that it wrote, if any."""
+    name = result.scope if into is None else f"{result.scope} into {into}"
     line = (
-        f"{result.scope}: {counted(result.rows_changed, 'row')} changed, {counted(result.files_read, 'file')} read, "
+        f"{name}: {counted(result.rows_changed, 'row')} changed, {counted(result.files_read, 'file')} read, "
         f"{counted(result.files_written, 'file')} written, rules version {result.rules_version}, {result.seconds:.1f} s"
     )
     lines = [line] if result.rules_version is not None else []

@@ -49,7 +49,7 @@ def retag_action(
         print_json({"retagged": [*(asdict(result) for result in results), *failed]})
         return
     for result in results:
-        if text := retag_line(result):
+        if text := retag_line(result, args.into):
             say(text)
     if not chosen:
         say(none_configured("stream"))

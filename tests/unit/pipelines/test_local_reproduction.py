@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from deltatag.lines import retag_line
 from pipelines.error_texts import first_line
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.folder_log import FolderLog
@@ -61,6 +62,7 @@ def test_rows_are_those_that_the_version_tagged(make_retagged, output: str, id_t
         assert (result.rows_changed, result.rules_version) == (len(expected), version)
         assert len(DeltaTable(workspace.lake.uri(TABLE)).file_uris()) == result.files_written
         assert repeated or files(workspace) == set()
+        assert retag_line(result, TABLE).startswith(f"s into {TABLE}: ")
     check_statistics(workspace, TABLE)
     found = pl.DataFrame(pl.from_arrow(read(workspace, TABLE)))
     assert found.columns == pl.DataFrame(pl.from_arrow(read(workspace, "s_tagged"))).columns
