@@ -359,7 +359,7 @@ class Analyser:
             return Value(node, target, None, True)
         tree = None
         if value.local is not None:
-            tree = operations.comparable(value.local, target, self.scope.time_zone)
+            tree = operations.cast_or_raise(value.local, target, self.scope.time_zone)
         return Value(node, target, operations.quiet(tree) if quiet and value.type != target else tree)
 
     def _collate(self, node: Node) -> Value:

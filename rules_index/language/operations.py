@@ -95,7 +95,7 @@ def is_sum(expression: Expression | None, prefix: str = "") -> bool:
     return isinstance(expression, Operation) and is_integer(expression.type) and expression.name in names
 
 
-def comparable(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
+def cast_or_raise(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
     """A value cast to a type. A constant text that has no value in this type becomes an operation that raises on every
     row. None if only Spark can evaluate the cast."""
     found = as_type(expression, target, zone)
@@ -109,7 +109,7 @@ def condition(expression: Expression | None, kind: pa.DataType | None, zone: str
     evaluate it."""
     if expression is None or kind == BOOLEAN:
         return expression
-    return comparable(expression, BOOLEAN, zone) if kind == STRING else None
+    return cast_or_raise(expression, BOOLEAN, zone) if kind == STRING else None
 
 
 def _is_moved(values: Sequence[Expression | None], common: pa.DataType) -> bool:
@@ -132,7 +132,7 @@ def members(values: Sequence[Expression | None], common: pa.DataType, zone: str)
     list ends with the first element that raises whenever it is compared, since none behind it is ever evaluated."""
     if _is_moved(values, common):
         return [None] * len(values)
-    cast = as_type if isinstance(values[0], Constant) else comparable
+    cast = as_type if isinstance(values[0], Constant) else cast_or_raise
     found: list[Expression | None] = []
     for each in values:
         found.append(None if each is None else cast(each, common, zone))
@@ -326,7 +326,7 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
     """A comparison of two expressions in their common type; None if only Spark can evaluate it."""
     if _is_moved((left, right), common):
         return None
-    cast = as_type if isinstance(left, Constant) and isinstance(right, Constant) else comparable
+    cast = as_type if isinstance(left, Constant) and isinstance(right, Constant) else cast_or_raise
     first, second = cast(left, common, zone), cast(right, common, zone)
     if first is None or second is None or (first == second and can_raise(first)):
         return None  # Spark may know the result of comparing a value with itself, and then does not evaluate the value
