@@ -86,3 +86,26 @@ def test_a_time_of_the_current_day_is_refused(text: str) -> None:
 )
 def test_spark_computes_what_depends_on_the_day_or_is_long(text: str) -> None:
     assert compiled(text).derived
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+def test_constants_at_the_edges_of_their_types_are_no_defect(zone: str) -> None:
+    """Their values may have no Python object, and the functions of Arrow and Polars may refuse them."""
+    last, first = "timestamp_micros(9223372036854775807)", "timestamp_micros(-9223372036854775808)"
+    texts = [
+        *(f"t > {moment} {sign} INTERVAL 1 DAY" for moment in (last, first) for sign in "+-"),
+        *(f"t > date_trunc('{unit}', {moment})" for moment in (last, first) for unit in ("YEAR", "DAY")),
+        *(f"d > CAST({moment} AS DATE)" for moment in (last, first)),
+        *(f"s > CAST({moment} AS STRING)" for moment in (last, first)),
+        *(f"t > from_utc_timestamp({moment}, 'America/New_York')" for moment in (last, first)),
+        *(f"d > {call}(DATE'9999-12-31', 2147483647)" for call in ("date_add", "date_sub", "add_months")),
+        *(
+            "d > make_date(2147483647, 1, 1)",
+            "d > to_date('+9999999-01-01')",
+            "i = year(date_add('9999-12-31', 2000000000))",
+        ),
+        *("s = substring('abc', -2147483648, 2147483647)", "s = right('a', -2147483648)", "x > round(1e308D, 12)"),
+        *("x > ceil(1e300D)", "i = shiftleft(1, 2147483647)", "x > abs(-9223372036854775808L)", "x > power(1e200D, 2)"),
+    ]
+    rejects = ri.compile_rules(list(enumerate(texts)), SCHEMA, time_zone=zone).rejects
+    assert "INTERNAL" not in rejects["error"].to_pylist()
