@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from rules_index.workers.encoded_chunks import constant_of
 from rules_index.workers.file_statistics import float_bounds, statistics
-from rules_index.workers.parquet_writer import open_writer, write_row_group
+from rules_index.workers.parquet_columns import CompositeFile, encoded, sources_of
 
 ROW_GROUP_BYTES = 64 << 20
 """A row group is written when the buffered rows take this much memory; half of it if they are sorted, which takes a
@@ -97,8 +97,7 @@ class DeltaFile:
         layout: Layout = PLAIN,
         partition: Mapping[str, str | None] | None = None,
     ) -> None:
-        """A file in the table's `folder`, with `footer` in its metadata. Raises `OSError` if the folder of its
-        partition cannot be made.
+        """Creates a file in the table's `folder`, with `footer` in its metadata. Raises `OSError` if it cannot.
 
         partition: the values, as the log writes them, of the layout's partition columns, which are not in `schema`.
         """
@@ -107,9 +106,8 @@ class DeltaFile:
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self._floats = float_bounds(schema)
-        self._footers: list[pq.FileMetaData] = []
         self._codec, self._footer = codec, dict(footer)
-        self._writer: pq.ParquetWriter | None = None
+        self._out = CompositeFile(self._file.path)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows."""
@@ -121,16 +119,14 @@ class DeltaFile:
     def close(self) -> dict[str, Any]:
         """Finishes the file; returns its `add` entry."""
         self.flush()
-        if self._writer is None:
-            self._writer = self._opened(self._schema.empty_table())
-        self._writer.close()
-        return self._file.added(statistics(self._footers[0], self._schema, self._floats, self._layout.indexed))
+        empty = encoded(self._schema.empty_table(), self._codec)
+        self._out.close([empty.schema_of(name) for name in self._schema.names], empty.created_by, self._footer)
+        written = pq.read_metadata(self._file.path)
+        return self._file.added(statistics(written, self._schema, self._floats, self._layout.indexed))
 
     def abandon(self) -> None:
         """Removes what was written."""
-        with contextlib.suppress(Exception):  # a failure here must not hide the error that led here
-            if self._writer is not None:
-                self._writer.close()
+        self._out.abandon()
         self._file.remove()
 
     def flush(self) -> None:
@@ -151,14 +147,8 @@ class DeltaFile:
         """Adds rows as a row group of their own."""
         for name, bounds in self._floats.items():
             bounds.add(rows[name])
-        if self._writer is None:
-            self._writer = self._opened(rows)
-        write_row_group(self._writer, rows)
-
-    def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
-        writer = open_writer(self._file.path, self._schema, rows, self._codec, self._footers)
-        writer.add_key_value_metadata(self._footer)
-        return writer
+        sources = sources_of(rows, self._codec)
+        self._out.add(rows.num_rows, [(*sources[name], name) for name in self._schema.names])
 
 
 def remove_files(folder: str, adds: Iterable[Mapping[str, Any]]) -> None:

@@ -53,7 +53,7 @@ class EncodedChunks:
         return [self._chunks[group, name]]
 
     def add_known(self, group: int, rows: pa.Table) -> set[str]:
-        """Adds those columns of a row group that have one value, or lists of strings with one dictionary; returns their
+        """Adds those columns of a row group that have one value, or lists of dictionary-encoded values; returns their
         names."""
         found = set()
         for field in rows.schema if rows.num_rows else ():
@@ -62,7 +62,7 @@ class EncodedChunks:
             if constant is not None:
                 self.add_runs(group, field.name, constant, np.array([rows.num_rows]))
             elif field.nullable and _has_coded_lists(column):
-                self._add_lists(group, field.name, column)
+                self._add_lists(group, field.name, column.unify_dictionaries())
             else:
                 continue
             found.add(field.name)
@@ -81,7 +81,7 @@ class EncodedChunks:
         self._chunks[group, name] = {2: (I64, 0), 3: (STRUCT, chunk)}
 
     def _add_lists(self, group: int, name: str, column: pa.ChunkedArray) -> None:
-        """Adds a chunk of lists of dictionary-encoded strings. It has no statistics."""
+        """Adds a chunk of lists of dictionary-encoded values, all by one dictionary. It has no statistics."""
         # imported here, so that a command that finds nothing to do does not load Numba
         from rules_index.kernels.bit_packing import pack, pack_levels
 
@@ -161,7 +161,7 @@ def constant_of(column: pa.ChunkedArray) -> pa.Array | None:
 
 
 def _has_coded_lists(column: pa.ChunkedArray) -> bool:
-    """Whether it has lists of strings, none of them NULL, which all have one dictionary."""
+    """Whether it has lists of dictionary-encoded strings or BIGINTs, and no NULL."""
     kind = column.type
     if (
         column.null_count
@@ -172,11 +172,10 @@ def _has_coded_lists(column: pa.ChunkedArray) -> bool:
         return False
     values = [chunk.values for chunk in column.chunks]
     return (
-        pa.types.is_string(kind.value_type.value_type)
+        kind.value_type.value_type in (pa.string(), pa.int64())
         and pa.types.is_int32(kind.value_type.index_type)
         and not any(each.null_count or each.dictionary.null_count for each in values)
-        and all(each.dictionary.equals(values[0].dictionary) for each in values)
-        and len(values[0].dictionary) > 0
+        and any(len(each.dictionary) for each in values)
     )
 
 

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.arrays import decoded, gather_indices, offsets_of, segment_counts, segment_ids
-from rules_index.index.annotations import Annotations, plain, without_dictionary
+from rules_index.index.annotations import Annotations, plain
 from rules_index.workers.table_files import Files
-from rules_index.workers.tagged_files import SMALL_DICTIONARY
 from rules_index.workers.task import Task
 
 if TYPE_CHECKING:
@@ -85,8 +84,8 @@ def new_ids(
     batch: pa.RecordBatch,
     matched: pa.ListArray | None = None,
 ) -> tuple[pa.ListArray, np.ndarray]:
-    """Returns each row's new ids, and a mask [rows] bool of the rows whose ids or annotations change. Text ids are
-    dictionary-encoded if the dictionary is small.
+    """Returns each row's new ids, dictionary-encoded, and a mask [rows] bool of the rows whose ids or annotations
+    change.
 
     `batch` has the columns that the index reads, IN_RANGE if not all rows are to be matched, and rule_ids unless no row
     has an id that it could lose. matched: the result of `matched_ids`, if it is known already.
@@ -146,8 +145,7 @@ class _Lists:
         return _Lists(self.offsets, codes[self.codes], pa.concat_arrays([ids, self.ids.filter(pa.array(lacking))]))
 
     def array(self) -> pa.ListArray:
-        """The lists as an Arrow array, without unused ids. Integers are decoded, and texts if their dictionary is too
-        large to help Parquet's writer."""
+        """The lists as an Arrow array, dictionary-encoded, without unused ids."""
         used = np.flatnonzero(np.bincount(self.codes, minlength=len(self.ids)))
         ids, codes = self.ids, self.codes
         if len(used) < len(ids):
@@ -155,8 +153,6 @@ class _Lists:
             places[used] = np.arange(len(used))
             ids, codes = ids.take(pa.array(used)), places[codes]
         values = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32, copy=False)), ids)
-        if not pa.types.is_string(ids.type) or ids.nbytes > SMALL_DICTIONARY:
-            values = decoded(values)
         return pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), values)
 
 
@@ -307,7 +303,7 @@ def stamped(
     columns = []
     for name, kind in zip(schema.names, schema.types, strict=True):
         if name == "rule_ids":
-            columns.append(without_dictionary(ids))
+            columns.append(ids)
         elif name in made:
             columns.append(in_range_only(batch, name, made[name]))
         elif name in task.stamps:
