@@ -8,8 +8,9 @@ Apache Parquet format, "Encodings": RLE_DICTIONARY, and the run-length encoding 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -31,6 +32,20 @@ _LONGEST_BOUND = 4096
 """The most bytes of a bound of a chunk; it has none if they would have more."""
 _PAGE_VALUES = 1 << 18
 """About the most values, and the most lists, of a data page."""
+
+
+@dataclass(frozen=True)
+class StoredPage:
+    """A data page as a file has it.
+
+    text    its header and its values, compressed
+    size    the bytes of the header and of the values uncompressed
+    values  the number of values; an empty list counts as one
+    """
+
+    text: bytes
+    size: int
+    values: int
 
 
 class EncodedChunks:
@@ -62,7 +77,8 @@ class EncodedChunks:
             if constant is not None:
                 self.add_runs(group, field.name, constant, np.array([rows.num_rows]))
             elif field.nullable and _has_coded_lists(column):
-                self._add_lists(group, field.name, column.unify_dictionaries())
+                lists = column.unify_dictionaries().chunks
+                self.add_lists(group, field.name, lists[0].values.dictionary, lists)
             else:
                 continue
             found.add(field.name)
@@ -80,31 +96,43 @@ class EncodedChunks:
         chunk[_STATISTICS] = (STRUCT, {3: (I64, 0), **bounds})
         self._chunks[group, name] = {2: (I64, 0), 3: (STRUCT, chunk)}
 
-    def _add_lists(self, group: int, name: str, column: pa.ChunkedArray) -> None:
-        """Adds a chunk of lists of dictionary-encoded values, all by one dictionary. It has no statistics."""
+    def add_lists(
+        self, group: int, name: str, dictionary: pa.Array, parts: Iterable[pa.ListArray | StoredPage]
+    ) -> None:
+        """Adds a chunk of lists of values of a dictionary. It has no statistics.
+
+        parts: lists with this dictionary, or pages with codes of its first values, which are copied.
+        """
+        width, chunk = _width(dictionary), self._begin((name, "list", "element"), dictionary)
+        for part in parts:
+            if isinstance(part, StoredPage):
+                self._file.write(part.text)
+                self._count(chunk, len(part.text), part.size)
+                self._count_page(chunk, part.values)
+            else:
+                self._add_pages(chunk, width, part.offsets.to_numpy(), part.values.indices.to_numpy())
+        self._chunks[group, name] = {2: (I64, 0), 3: (STRUCT, chunk)}
+
+    def _add_pages(self, chunk: Struct, width: int, all_offsets: np.ndarray, codes: np.ndarray) -> None:
+        """Writes the data pages of lists, whose codes have `width` bits."""
         # imported here, so that a command that finds nothing to do does not load Numba
         from rules_index.kernels.bit_packing import pack, pack_levels
 
-        dictionary = column.chunk(0).values.dictionary
-        width, chunk = _width(dictionary), self._begin((name, "list", "element"), dictionary)
-        for lists in column.chunks:
-            all_offsets, codes = lists.offsets.to_numpy(), lists.values.indices.to_numpy()
-            first = 0
-            while first < len(lists):
-                last = int(np.searchsorted(all_offsets, all_offsets[first] + _PAGE_VALUES, side="right")) - 1
-                last = max(first + 1, min(last, first + _PAGE_VALUES, len(lists)))
-                offsets = all_offsets[first : last + 1]
-                empty = int(np.count_nonzero(np.diff(offsets) == 0))
-                count = int(offsets[-1] - offsets[0]) + empty
-                repetition, definition = np.zeros(-(-count // 8), np.uint8), np.zeros(-(-count // 8) * 2, np.uint8)
-                pack_levels(offsets, repetition, definition)
-                packed = np.zeros(-(-(count - empty) // 8) * width // 4 + 1, np.uint32)
-                pack(codes[offsets[0] : offsets[-1]], width, packed)
-                levels = _sized(_packed(repetition, 1)) + _sized(_packed(definition, 2) if empty else _run(count, 3))
-                stored = _packed(packed.view(np.uint8)[: -(-(count - empty) // 8) * width], width)
-                self._add_page(chunk, count, levels + bytes([width]) + stored)
-                first = last
-        self._chunks[group, name] = {2: (I64, 0), 3: (STRUCT, chunk)}
+        first, lists = 0, len(all_offsets) - 1
+        while first < lists:
+            last = int(np.searchsorted(all_offsets, all_offsets[first] + _PAGE_VALUES, side="right")) - 1
+            last = max(first + 1, min(last, first + _PAGE_VALUES, lists))
+            offsets = all_offsets[first : last + 1]
+            empty = int(np.count_nonzero(np.diff(offsets) == 0))
+            count = int(offsets[-1] - offsets[0]) + empty
+            repetition, definition = np.zeros(-(-count // 8), np.uint8), np.zeros(-(-count // 8) * 2, np.uint8)
+            pack_levels(offsets, repetition, definition)
+            packed = np.zeros(-(-(count - empty) // 8) * width // 4 + 1, np.uint32)
+            pack(codes[offsets[0] : offsets[-1]], width, packed)
+            levels = _sized(_packed(repetition, 1)) + _sized(_packed(definition, 2) if empty else _run(count, 3))
+            stored = _packed(packed.view(np.uint8)[: -(-(count - empty) // 8) * width], width)
+            self._add_page(chunk, count, levels + bytes([width]) + stored)
+            first = last
 
     def _begin(self, path: Sequence[str], dictionary: pa.Array) -> Struct:
         """Writes the dictionary page of a chunk; returns the metadata of a chunk without rows."""
@@ -130,6 +158,10 @@ class EncodedChunks:
         """Writes a data page of a chunk, with so many values, and counts them."""
         header = {1: (I32, values), 2: (I32, _RLE_DICTIONARY), 3: (I32, _RLE), 4: (I32, _RLE)}
         self._put(chunk, _DATA_PAGE, 5, header, data)
+        self._count_page(chunk, values)
+
+    def _count_page(self, chunk: Struct, values: int) -> None:
+        """Adds a data page with so many values to the chunk's numbers."""
         chunk[_VALUES] = (I64, chunk[_VALUES][1] + values)
         known, of_data = chunk[_PAGES][1][1]
         chunk[_PAGES] = (LIST, (STRUCT, [known, _pages(_DATA_PAGE, _RLE_DICTIONARY, of_data[3][1] + 1)]))
@@ -141,8 +173,12 @@ class EncodedChunks:
         text = write_struct(page)
         self._file.write(text)
         self._file.write(stored)
-        chunk[_SIZE] = (I64, chunk[_SIZE][1] + len(text) + len(data))
-        chunk[_COMPRESSED] = (I64, chunk[_COMPRESSED][1] + len(text) + len(stored))
+        self._count(chunk, len(text) + len(stored), len(text) + len(data))
+
+    def _count(self, chunk: Struct, stored: int, size: int) -> None:
+        """Adds the bytes of a page, as they are stored and uncompressed, to the chunk's sizes."""
+        chunk[_SIZE] = (I64, chunk[_SIZE][1] + size)
+        chunk[_COMPRESSED] = (I64, chunk[_COMPRESSED][1] + stored)
 
 
 def constant_of(column: pa.ChunkedArray) -> pa.Array | None:

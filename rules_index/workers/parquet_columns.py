@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from itertools import chain
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -99,6 +98,16 @@ class ColumnFile:
         """The schema elements of a column: its own, followed by those of its children."""
         return self._schema[name]
 
+    def stores(self, field: pa.Field, codec: str) -> bool:
+        """Whether the file has a column, with the schema that it would be written with now."""
+        return field.name in self._schema and self._schema[field.name] == encoded(
+            pa.schema([field]).empty_table(), codec
+        ).schema_of(field.name)
+
+    def rows(self, group: int) -> int:
+        """The number of rows of a row group."""
+        return int(self._footer[_ROW_GROUPS][1][1][group][_ROWS_OF_GROUP][1])
+
     def chunks(self, group: int, name: str) -> list[Struct]:
         """The chunks of a column in a row group: one for each of its leaves."""
         return self._groups[group][name]
@@ -113,16 +122,25 @@ class ColumnFile:
         return found
 
 
-Source: TypeAlias = ColumnFile | EncodedChunks
-"""Where column chunks are copied from."""
+class Source(Protocol):
+    """Where column chunks are copied from: a `ColumnFile`, or chunks in memory."""
+
+    def opened(self) -> AbstractContextManager[BinaryIO]:
+        """Opens what has the chunks' bytes for reading."""
+
+    def chunks(self, group: int, name: str) -> list[Struct]:
+        """The chunks of a column in a row group: one for each of its leaves."""
 
 
 class CompositeFile:
     """A Parquet file being made of the column chunks of others."""
 
-    def __init__(self, path: str) -> None:
-        """Creates the file. Raises `OSError` if it cannot."""
-        self._out = open(path, "wb")  # noqa: SIM115 - it stays open for further row groups
+    def __init__(self, file: str | pa.BufferOutputStream) -> None:
+        """Creates the file. Raises `OSError` if it cannot.
+
+        file: a path, or a file in memory.
+        """
+        self._out: Any = open(file, "wb") if isinstance(file, str) else file  # noqa: SIM115 - stays open for row groups
         self._out.write(_MAGIC)
         self._groups: list[Struct] = []
         self._rows = 0
@@ -216,32 +234,35 @@ def sources_of(table: pa.Table, codec: str) -> dict[str, tuple[Source, int]]:
     return found | dict.fromkeys(others, (encoded(table.select(others), codec), 0)) if others else found
 
 
-def with_columns(source: str, target: str, replaced: Iterable[tuple[pa.Table, Collection[str]]], codec: str) -> None:
-    """Writes to `target` a copy of the file `source` with other values in some of its top-level columns.
+def with_columns(
+    old: ColumnFile,
+    target: str,
+    schema: pa.Schema,
+    groups: Iterable[Mapping[str, pa.Array | EncodedChunks | None]],
+    codec: str,
+) -> None:
+    """Writes to `target` a copy of the file `old` with other values in its top-level columns `schema`.
 
-    replaced: for each row group of the file a table with as many rows, which has these columns, and the names of those
-    that have the same values as before; such a column is copied if the file stores it as it would be written now.
-    Columns that the file lacks come last. Tables are taken one at a time, since they may be large.
-    Raises `ParquetFooterError` for a file that is encrypted or has parts elsewhere, `OSError` if one cannot be read or
-    written.
+    groups: for each row group of the file its values in each of these columns, encoded or not; None if they are the
+    same as before, which is only possible if `old.stores` the column. Row groups are taken one at a time, since they
+    may be large. Columns that the file lacks come last.
+    Raises `ParquetFooterError` for a file that has parts elsewhere or other row groups, `OSError` if one cannot be read
+    or written.
     """
-    old, tables = ColumnFile(source), iter(replaced)
-    first = next(tables, None)
-    replaces = set(first[0].column_names if first is not None else ())
-    held, names = replaces.intersection(old.names), [*old.names, *sorted(replaces.difference(old.names))]
-    empty = encoded(first[0].slice(0, 0), codec) if first is not None else old
-    alike = {name for name in held if empty.schema_of(name) == old.schema_of(name)}
-    out, groups = CompositeFile(target), 0
+    names = [*old.names, *(name for name in schema.names if name not in old.names)]
+    empty, out, number = encoded(schema.empty_table(), codec), CompositeFile(target), 0
     try:
-        for table, kept in chain([first] if first is not None else [], tables):
-            if groups < old.row_groups:
-                made = sources_of(table.select(sorted(replaces - alike.intersection(kept))), codec)
-                out.add(table.num_rows, [(*made.get(name, (old, groups)), name) for name in names])
-            groups += 1
-        if old.row_groups != groups:
-            raise ParquetFooterError(f"{source} has {old.row_groups} row groups, and {groups} were given.")
-        schema = [(empty if name in replaces else old).schema_of(name) for name in names]
-        out.close(schema, old.created_by, old.key_values)
+        for columns in groups:
+            if number < old.row_groups:
+                plain = {name: values for name, values in columns.items() if isinstance(values, pa.Array)}
+                made = sources_of(pa.table(plain), codec)
+                made |= {name: (each, 0) for name, each in columns.items() if isinstance(each, EncodedChunks)}
+                out.add(old.rows(number), [(*made.get(name, (old, number)), name) for name in names])
+            number += 1
+        if number != old.row_groups:
+            raise ParquetFooterError(f"The file has {old.row_groups} row groups, and {number} were given.")
+        elements = [(empty if name in schema.names else old).schema_of(name) for name in names]
+        out.close(elements, old.created_by, old.key_values)
     finally:
         out.abandon()
 
@@ -254,8 +275,7 @@ def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
         # their bounds leave out NaN, which is Spark's largest number
         kept = {field: value for field, value in metadata[_STATISTICS][1].items() if field == _NULL_COUNT}
         metadata[_STATISTICS] = (STRUCT, kept)
-    places = [metadata[field][1] for field in _PAGE_OFFSETS if field in metadata and metadata[field][1] > 0]
-    start = min(places) if places else 0  # a chunk without rows has no pages
+    start = start_of(metadata)
     moved = out.tell() - start
     source.seek(start)
     left = metadata[_SIZE][1]
@@ -271,6 +291,13 @@ def _copied(source: BinaryIO, out: BinaryIO, chunk: Struct) -> Struct:
     chunk[_CHUNK_METADATA] = (STRUCT, metadata)
     chunk[_CHUNK_OFFSET] = (I64, start + moved if chunk[_CHUNK_OFFSET][1] > 0 else 0)
     return chunk
+
+
+def start_of(metadata: Struct) -> int:
+    """Where the first page of a chunk begins in its file; 0 for a chunk without rows, which has no pages."""
+    return min(
+        (metadata[field][1] for field in _PAGE_OFFSETS if field in metadata and metadata[field][1] > 0), default=0
+    )
 
 
 def _path(chunk: Struct) -> tuple[str, ...]:

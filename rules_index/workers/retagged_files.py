@@ -8,9 +8,9 @@ import os
 import posixpath
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 
 from rules_index.arrays import decoded
 from rules_index.index.annotations import plain
+from rules_index.workers.encoded_chunks import EncodedChunks
 from rules_index.workers.file_statistics import statistics
-from rules_index.workers.parquet_columns import with_columns
+from rules_index.workers.list_pages import ListPages, may_hold
+from rules_index.workers.parquet_columns import ColumnFile, with_columns
 from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
 from rules_index.workers.source_file_reader import coded_leaves, naming, partition_value
 from rules_index.workers.tagged_files import repeated
@@ -57,13 +59,14 @@ class FileTask:
 class _MatchedGroup:
     """The result of matching a row group.
 
-    ids: the rows' new ids, None if their present ids were not read; matched: the ids of the rules that differ and match
-    each row; changes: whether any row changes.
+    ids: the rows' new ids, None if their present ids were not read, or if no row changes; matched: the ids of the rules
+    that differ and match each row; changed: how many rows change; emptied: how many of these have no id any more.
     """
 
     ids: pa.ListArray | None
     matched: pa.ListArray
-    changes: bool
+    changed: int
+    emptied: int
 
 
 @dataclass
@@ -79,7 +82,7 @@ class KeptMatches:
 
     def keep(self, path: str, groups: list[_MatchedGroup]) -> None:
         """Keeps the results for a file's row groups, if there is room for them."""
-        size = sum((each.matched if each.ids is None else each.ids).nbytes for each in groups)
+        size = sum((each.matched if each.ids is None else each.ids).nbytes for each in groups if each.changed)
         with self._lock:
             if size <= self.bytes:
                 self.bytes -= size
@@ -93,18 +96,35 @@ def count_changes(
 
     kept: receives what the rows match, for `write_file`.
     """
-    changed = emptied = 0
-    found = []
-    for batch in _batches(task, add, task.replaced.reads_ids):
-        matched = matched_ids(compiled, task.replaced, batch)
-        ids, rows = new_ids(compiled, task.replaced, batch, matched)
-        found.append(_MatchedGroup(ids if task.replaced.reads_ids else None, matched, bool(rows.any())))
-        changed += int(rows.sum())
-        if task.replaced.reads_ids and rows.any():
-            emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
+    found = list(_matched_groups(compiled, task, add))
+    changed = sum(each.changed for each in found)
     if kept is not None and changed and task.rows is None:
         kept.keep(add["path"], found)
-    return changed, emptied
+    return changed, sum(each.emptied for each in found)
+
+
+def _matched_groups(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> Iterator[_MatchedGroup]:
+    """Matches the rows of a file, one row group at a time."""
+    for batch in _batches(task, add, _groups_with_ids(task, add)):
+        matched = matched_ids(compiled, task.replaced, batch)
+        ids, rows = new_ids(compiled, task.replaced, batch, matched)
+        changed, has_ids = int(rows.sum()), "rule_ids" in batch.schema.names
+        emptied = int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum()) if has_ids and changed else 0
+        yield _MatchedGroup(ids if has_ids and changed else None, matched, changed, emptied)
+
+
+def _groups_with_ids(task: FileTask, add: Mapping[str, Any]) -> Collection[int]:
+    """The row groups of a file whose present ids must be read to match them: because rows may lose some, or because
+    annotations depend on all ids."""
+    if not task.replaced.reads_ids:
+        return ()
+    with naming(path := _place(task, add["path"])):
+        file = ColumnFile(path)
+        if task.replaced.everything or task.replaced.annotations is not None or "rule_ids" not in file.names:
+            return range(file.row_groups)
+        return [
+            number for number in range(file.row_groups) if may_hold(file, number, "rule_ids", task.replaced.ids_in_rows)
+        ]
 
 
 def write_file(
@@ -118,8 +138,17 @@ def write_file(
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
     target = os.path.join(task.folder, name)
     os.makedirs(os.path.dirname(target), exist_ok=True)
+    file = ColumnFile(_place(task, add["path"]))
+    stamps = [pa.field(name, value.type) for name, value in task.stamps.items()]
+    fields = [pa.field("rule_ids", pa.list_(task.replaced.id_type)), *task.replaced.columns]
+    columns = pa.schema(sorted([*fields, *stamps], key=lambda field: field.name))
+    is_copied = all(file.stores(field, task.codec) for field in fields)
+    if is_copied and task.rows is None:
+        groups = _new_columns(task, add, file, known or _matched_groups(compiled, task, add))
+    else:
+        groups = _decoded_columns(compiled, task, add, stamps, is_copied)
     try:
-        with_columns(_place(task, add["path"]), target, _replaced_columns(compiled, task, add, known), task.codec)
+        with_columns(file, target, columns, groups, task.codec)
     except BaseException:
         if os.path.exists(target):
             os.unlink(target)
@@ -135,60 +164,94 @@ def write_file(
     }
 
 
-def _replaced_columns(
-    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], known: Sequence[_MatchedGroup] | None
-) -> Iterator[tuple[pa.Table, Sequence[str]]]:
-    """Yields for each row group the columns that are written again, and the names of those that do not change."""
-    unchanged = ("rule_ids", *task.replaced.columns.names)
-    if known is None:
-        stamps = [pa.field(name, value.type) for name, value in task.stamps.items()] if task.rows is not None else []
-        for batch in _batches(task, add, with_ids=True, more=stamps):
-            ids, rows = new_ids(compiled, task.replaced, batch)
-            yield _replaced(task, ids, batch), () if rows.any() else unchanged
-    elif all(group.ids is not None for group in known):
-        yield from ((_replaced(task, group.ids), () if group.changes else unchanged) for group in known)
-    else:
-        batches = _batches(replace(task, columns=pa.schema([])), add, with_ids=True)
-        for group, batch in zip(known, batches, strict=True):
-            ids, _ = new_ids(compiled, task.replaced, batch, group.matched)
-            yield _replaced(task, ids), () if group.changes else unchanged
+_Columns: TypeAlias = dict[str, pa.Array | EncodedChunks | None]
+"""The values of a row group in each column that is written again; None: those that it has."""
 
 
-def _replaced(task: FileTask, ids: pa.ListArray, batch: pa.RecordBatch | None = None) -> pa.Table:
-    """The columns of a row group that are written again. batch: the present rows, needed if not all are in range."""
-    columns: dict[str, pa.Array] = {}
-    if task.replaced.annotations is not None:
-        columns |= plain(task.replaced.annotations.of_ids(ids))
-    columns |= {name: repeated(value, len(ids)) for name, value in task.stamps.items()}
-    if task.rows is not None and batch is not None:
-        columns = {name: in_range_only(batch, name, decoded(column)) for name, column in columns.items()}
-    return pa.table({"rule_ids": ids, **columns})
+def _new_columns(
+    task: FileTask, add: Mapping[str, Any], file: ColumnFile, groups: Iterable[_MatchedGroup]
+) -> Iterator[_Columns]:
+    """Yields the columns of each row group that are written again. Of rows whose ids do not change as few are read as
+    possible."""
+    for number, group in enumerate(groups):
+        columns: _Columns = {name: repeated(value, file.rows(number)) for name, value in task.stamps.items()}
+        if not group.changed:
+            yield columns | dict.fromkeys(["rule_ids", *task.replaced.columns.names])
+        elif group.ids is not None:
+            yield columns | _ids_and_annotations(task, group.ids)
+        else:
+            yield columns | {"rule_ids": _with_matched(task, add, file, number, group.matched)}
+
+
+def _with_matched(
+    task: FileTask, add: Mapping[str, Any], file: ColumnFile, group: int, matched: pa.ListArray
+) -> pa.ListArray | EncodedChunks:
+    """The ids of a row group whose rows get those that match them and lose none."""
+    pages = ListPages.read(file, group, "rule_ids", task.codec)
+    if pages is not None:
+        numbers = pages.holding(np.flatnonzero(np.diff(matched.offsets.to_numpy())))
+        if (before := pages.lists(numbers)) is not None:
+            rows = pa.record_batch({"rule_ids": before})
+            ids, _ = new_ids(None, task.replaced, rows, matched.take(pa.array(pages.rows_of(numbers))))
+            return pages.replaced(numbers, before, ids, task.codec)
+    (batch,) = _batches(replace(task, columns=pa.schema([])), add, [group], groups=[group])
+    return new_ids(None, task.replaced, batch, matched)[0]
+
+
+def _decoded_columns(
+    compiled: CompiledRules | None,
+    task: FileTask,
+    add: Mapping[str, Any],
+    stamps: Sequence[pa.Field],
+    is_copied: bool,
+) -> Iterator[_Columns]:
+    """Yields the columns of each row group that are written again, from the values that its rows have. is_copied:
+    whether ids and annotations can be copied if they do not change."""
+    for batch in _batches(task, add, None, more=stamps if task.rows is not None else ()):
+        ids, rows = new_ids(compiled, task.replaced, batch)
+        columns = _ids_and_annotations(task, ids)
+        others = {name: columns[name] for name in columns if name != "rule_ids"}
+        others |= {name: repeated(value, len(batch)) for name, value in task.stamps.items()}
+        if task.rows is not None:
+            others = {name: in_range_only(batch, name, decoded(each)) for name, each in others.items()}
+        yield {"rule_ids": ids, **others, **(dict.fromkeys(columns) if is_copied and not rows.any() else {})}
+
+
+def _ids_and_annotations(task: FileTask, ids: pa.ListArray) -> dict[str, pa.Array]:
+    """The ids of rows, and their annotations if the table has any."""
+    annotations = task.replaced.annotations
+    return {"rule_ids": ids, **(plain(annotations.of_ids(ids)) if annotations is not None else {})}
 
 
 def _batches(
-    task: FileTask, add: Mapping[str, Any], with_ids: bool, more: Sequence[pa.Field] = ()
+    task: FileTask,
+    add: Mapping[str, Any],
+    with_ids: Collection[int] | None,
+    more: Sequence[pa.Field] = (),
+    groups: Iterable[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the rows of a file, one batch for each of its row groups.
+    """Reads the rows of a file, one batch for each of its row groups, or for each of `groups`.
 
-    A batch has `task.columns`; if `with_ids`, rule_ids and annotations; the columns `more`; and IN_RANGE if not all
-    rows are to be matched. A column that the file does not store has its partition's value, or NULL if the file is
-    older than the column.
+    A batch has `task.columns`; rule_ids and annotations if its row group is in `with_ids`, which None puts all into;
+    the columns `more`; and IN_RANGE if not all rows are to be matched. A column that the file does not store has its
+    partition's value, or NULL if the file is older than the column.
     """
     kind = task.replaced.id_type
     kind = pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
-    ids = [pa.field("rule_ids", pa.list_(kind)), *task.replaced.columns] if with_ids else []
-    wanted = pa.schema([*task.columns, *ids, *more])
+    ids = [pa.field("rule_ids", pa.list_(kind)), *task.replaced.columns]
+    everything = pa.schema([*task.columns, *ids, *more])
     partition = add.get("partitionValues") or {}
     constants = {
-        each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
+        each.name: partition_value(partition[each.name], each.type) for each in everything if each.name in partition
     }
     path = _place(task, add["path"])
     with naming(path):
         footer = pq.read_metadata(path)
     coded = coded_leaves(footer, "rule_ids")
     with pq.ParquetFile(path, metadata=footer, coerce_int96_timestamp_unit="us", read_dictionary=coded) as file:
-        held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
-        for group in range(file.num_row_groups):
+        for group in range(file.num_row_groups) if groups is None else groups:
+            wanted = everything if with_ids is None or group in with_ids else pa.schema([*task.columns, *more])
+            held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
             with naming(path):
                 table = file.read_row_group(group, columns=held)
             rows = file.metadata.row_group(group).num_rows

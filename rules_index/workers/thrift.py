@@ -20,11 +20,17 @@ def read_struct(data: bytes) -> Struct:
     return _CompactReader(data).struct()
 
 
+def read_struct_at(data: bytes, place: int) -> tuple[Struct, int]:
+    """The structure that begins at a place, and the place behind it. Raises what `read_struct` raises."""
+    reader = _CompactReader(data, place)
+    return reader.struct(), reader.place
+
+
 class _CompactReader:
     """Thrift's compact protocol, from bytes."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._place = data, 0
+    def __init__(self, data: bytes, place: int = 0) -> None:
+        self._data, self.place = data, place
 
     def struct(self) -> Struct:
         """One structure."""
@@ -37,8 +43,8 @@ class _CompactReader:
         return found
 
     def _byte(self) -> int:
-        value = self._data[self._place]
-        self._place += 1
+        value = self._data[self.place]
+        self.place += 1
         return value
 
     def _varint(self) -> int:
@@ -55,8 +61,8 @@ class _CompactReader:
         return (value >> 1) ^ -(value & 1)
 
     def _bytes(self, count: int) -> bytes:
-        found = self._data[self._place : self._place + count]
-        self._place += count
+        found = self._data[self.place : self.place + count]
+        self.place += count
         return found
 
     def _value(self, kind: int) -> Any:

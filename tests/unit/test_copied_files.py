@@ -312,8 +312,10 @@ def test_copied_columns_are_copied_once_more_where_rows_get_new_ids(tmp_path: Pa
     pq.write_table(table, path, row_group_size=100, write_page_index=True)
     _, (entry,), _ = written(task_of(tmp_path / "lake"), [SourceFile(str(path), {}, 1)])
     tagged = tmp_path / "lake" / "tagged" / entry["path"]
-    ids = pa.table({"rule_ids": pa.array([["new"]] * 100, pa.list_(pa.string()))})
-    with_columns(str(tagged), str(target), [(ids, ())] * 3, "snappy")
+    ids = pa.array([["new"]] * 100, pa.list_(pa.string()))
+    with_columns(
+        ColumnFile(str(tagged)), str(target), pa.schema({"rule_ids": ids.type}), [{"rule_ids": ids}] * 3, "snappy"
+    )
     before, after = pq.read_table(tagged), pq.read_table(target)
     assert after["rule_ids"].to_pylist() == [["new"]] * 300
     assert list(map(str, after.drop_columns(["rule_ids"]).to_pylist())) == list(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rules_index.workers.parquet_columns import ParquetFooterError, read_footer, with_columns
+from rules_index.workers.parquet_columns import ColumnFile, ParquetFooterError, read_footer, with_columns
 from rules_index.workers.thrift import write_struct
 from tests.cases import quick_first
 
@@ -42,6 +42,11 @@ def table(draw: random.Random, rows: int) -> pa.Table:
     return pa.table(columns)
 
 
+def values_of(rows: pa.Table) -> dict[str, pa.Array]:
+    """A row group's columns."""
+    return {name: pa.concat_arrays(rows[name].chunks or [rows[name].combine_chunks()]) for name in rows.column_names}
+
+
 @pytest.mark.parametrize("seed", quick_first(4, range(12), 7))
 def test_only_the_replaced_columns_differ(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
@@ -63,8 +68,8 @@ def test_only_the_replaced_columns_differ(tmp_path: Path, seed: int) -> None:
     starts = [0]
     for group in range(footer.num_row_groups):
         starts.append(starts[-1] + footer.row_group(group).num_rows)
-    parts = [new.slice(start, stop - start) for start, stop in pairwise(starts)]
-    with_columns(str(source), str(target), ((part, ()) for part in parts), codec)
+    parts = [values_of(new.slice(start, stop - start)) for start, stop in pairwise(starts)]
+    with_columns(ColumnFile(str(source)), str(target), new.schema, iter(parts), codec)
     expected = pq.read_table(source)
     if parts:
         for name in new.column_names:
@@ -95,9 +100,12 @@ def test_columns_that_a_file_lacks_come_last(tmp_path: Path) -> None:
     path, target = tmp_path / "file.parquet", tmp_path / "new.parquet"
     rows = table(random.Random(1), 300)
     pq.write_table(rows, path, row_group_size=200)
-    groups = [rows.slice(0, 200), rows.slice(200)]
-    new = [group.select(["rule_ids"]).append_column("new", group["rule_ids"]) for group in groups]
-    with_columns(str(path), str(target), zip(new, [("rule_ids",), ()], strict=True), "none")
+    old, first, second = ColumnFile(str(path)), *(values_of(part) for part in (rows.slice(0, 200), rows.slice(200)))
+    field = rows.schema.field("rule_ids")
+    assert old.stores(field, "none") and not old.stores(pa.field("rule_ids", pa.list_(pa.int64())), "none")
+    assert not old.stores(field.with_name("new"), "none")
+    groups = [{"rule_ids": None, "new": first["rule_ids"]}, {"rule_ids": second["rule_ids"], "new": second["rule_ids"]}]
+    with_columns(old, str(target), pa.schema([field.with_name("new"), field]), groups, "none")
     assert pq.read_table(target).equals(rows.append_column("new", rows["rule_ids"]))
 
 
@@ -105,11 +113,11 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     path, target = tmp_path / "file.parquet", str(tmp_path / "new")
     rows = table(random.Random(1), 4)
     pq.write_table(rows, path)
-    ids = rows.select(["rule_ids"])
+    ids, old = rows.select(["rule_ids"]), ColumnFile(str(path))
     with pytest.raises(ParquetFooterError, match="row groups"):
-        with_columns(str(path), target, [(ids, ())] * 2, "none")
+        with_columns(old, target, ids.schema, [values_of(ids)] * 2, "none")
     with pytest.raises(ParquetFooterError, match="row groups"):
-        with_columns(str(path), target, [], "none")
+        with_columns(old, target, ids.schema, [], "none")
     path.write_bytes(path.read_bytes()[:-4] + b"PARE")
     with pytest.raises(ParquetFooterError, match="encrypted"):
-        with_columns(str(path), target, [(ids, ())], "none")
+        ColumnFile(str(path))
