@@ -33,6 +33,9 @@ _PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
 _MOST_SOUGHT = 64
 """The most values that are looked up in a dictionary page; each takes a pass over it."""
 _NAMES = {number: name for name, number in CODECS.items()}
+_LARGEST_PAGE = 1 << 30
+_OTHER_FORM = (ThriftError, LookupError, ValueError, TypeError, OSError)
+"""What is raised while the bytes of a page are taken apart that have another form, or are damaged."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class ListPages:
                 page, place, levels = _page_at(data, place, codec)
                 pages.append(page)
                 rows.append(_rows_in(levels, page.values))
-        except (ThriftError, IndexError, ValueError):
+        except _OTHER_FORM:
             return None
         starts = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
         if starts[-1] != file.rows(group):
@@ -89,7 +92,7 @@ class ListPages:
 
     def lists(self, numbers: np.ndarray) -> pa.ListArray | None:
         """The lists that pages have, dictionary-encoded with the chunk's whole dictionary; None if Arrow does not read
-        that, as from pages of empty lists."""
+        that, as from pages of empty lists. Raises `OSError` or `pyarrow.ArrowException` for damaged pages."""
         sink = pa.BufferOutputStream()
         file = CompositeFile(sink)
         file.add(len(self.rows_of(numbers)), [(_SomePages(self, numbers), 0, self.name)])
@@ -160,7 +163,7 @@ def may_hold(file: ColumnFile, group: int, name: str, values: pa.Array) -> bool:
     data = _bytes_of(file, metadata, metadata[_DATA_OFFSET][1] - metadata[_DICTIONARY_OFFSET][1])
     try:
         _, _, stored = _page_at(data, 0, codec)
-    except (ThriftError, IndexError, ValueError):
+    except _OTHER_FORM:
         return True
     return any(each in stored for each in _plain_values(values))
 
@@ -195,9 +198,9 @@ def _page_at(data: bytes, place: int, codec: str) -> tuple[StoredPage, int, byte
     header, begin = read_struct_at(data, place)
     end = begin + header[_PAGE_COMPRESSED][1]
     of_kind = header.get(_DICTIONARY if place == 0 else _DATA)
-    if of_kind is None or end > len(data):
-        raise ValueError("no such page")
     size = header[_PAGE_SIZE][1]
+    if of_kind is None or not begin <= end <= len(data) or not 0 <= size <= _LARGEST_PAGE:
+        raise ValueError("no such page")
     stored = data[begin:end]
     values = stored if codec == "none" else pa.Codec(codec).decompress(stored, size, asbytes=True)
     return StoredPage(data[place:end], begin - place + size, of_kind[1][1][1]), end, values

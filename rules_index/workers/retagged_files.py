@@ -22,7 +22,7 @@ from rules_index.index.annotations import plain
 from rules_index.workers.encoded_chunks import EncodedChunks
 from rules_index.workers.file_statistics import statistics
 from rules_index.workers.list_pages import ListPages, may_hold
-from rules_index.workers.parquet_columns import ColumnFile, with_columns
+from rules_index.workers.parquet_columns import ColumnFile, ParquetFooterError, with_columns
 from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
 from rules_index.workers.source_file_reader import coded_leaves, naming, partition_value
 from rules_index.workers.tagged_files import repeated
@@ -113,18 +113,19 @@ def _matched_groups(compiled: CompiledRules | None, task: FileTask, add: Mapping
         yield _MatchedGroup(ids if has_ids and changed else None, matched, changed, emptied)
 
 
-def _groups_with_ids(task: FileTask, add: Mapping[str, Any]) -> Collection[int]:
-    """The row groups of a file whose present ids must be read to match them: because rows may lose some, or because
-    annotations depend on all ids."""
+def _groups_with_ids(task: FileTask, add: Mapping[str, Any]) -> Collection[int] | None:
+    """The row groups of a file whose present ids must be read to match them, None for all: because rows may lose some,
+    or because annotations depend on all ids."""
+    ids = task.replaced.ids_in_rows
     if not task.replaced.reads_ids:
         return ()
-    with naming(path := _place(task, add["path"])):
-        file = ColumnFile(path)
-        if task.replaced.everything or task.replaced.annotations is not None or "rule_ids" not in file.names:
-            return range(file.row_groups)
-        return [
-            number for number in range(file.row_groups) if may_hold(file, number, "rule_ids", task.replaced.ids_in_rows)
-        ]
+    if task.replaced.everything or task.replaced.annotations is not None:
+        return None
+    try:
+        file = ColumnFile(_place(task, add["path"]))
+        return [number for number in range(file.row_groups) if may_hold(file, number, "rule_ids", ids)]
+    except (ParquetFooterError, KeyError):
+        return None  # who reads its rows tells what is wrong with it, or gives rows of older files no ids
 
 
 def write_file(
@@ -187,13 +188,15 @@ def _with_matched(
     task: FileTask, add: Mapping[str, Any], file: ColumnFile, group: int, matched: pa.ListArray
 ) -> pa.ListArray | EncodedChunks:
     """The ids of a row group whose rows get those that match them and lose none."""
-    pages = ListPages.read(file, group, "rule_ids", task.codec)
-    if pages is not None:
-        numbers = pages.holding(np.flatnonzero(np.diff(matched.offsets.to_numpy())))
-        if (before := pages.lists(numbers)) is not None:
-            rows = pa.record_batch({"rule_ids": before})
-            ids, _ = new_ids(None, task.replaced, rows, matched.take(pa.array(pages.rows_of(numbers))))
-            return pages.replaced(numbers, before, ids, task.codec)
+    with naming(_place(task, add["path"])):
+        pages, before = ListPages.read(file, group, "rule_ids", task.codec), None
+        if pages is not None:
+            numbers = pages.holding(np.flatnonzero(np.diff(matched.offsets.to_numpy())))
+            before = pages.lists(numbers)
+    if pages is not None and before is not None:
+        rows = pa.record_batch({"rule_ids": before})
+        ids, _ = new_ids(None, task.replaced, rows, matched.take(pa.array(pages.rows_of(numbers))))
+        return pages.replaced(numbers, before, ids, task.codec)
     (batch,) = _batches(replace(task, columns=pa.schema([])), add, [group], groups=[group])
     return new_ids(None, task.replaced, batch, matched)[0]
 

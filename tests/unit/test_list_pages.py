@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -92,6 +93,27 @@ def test_a_dictionary_tells_which_values_are_in_no_list(tmp_path: Path, codec: s
     plain = pa.table({"rule_ids": pa.array([[each] for each in names], pa.list_(kind))})
     pq.write_table(plain, tmp_path / "plain", use_dictionary=False, compression=codec)
     assert may_hold(ColumnFile(str(tmp_path / "plain")), 0, "rule_ids", pa.array(names[:1], kind))
+
+
+@pytest.mark.parametrize("seed", range(cases(20)))
+def test_damaged_bytes_are_not_taken_for_lists_or_told_by_arrow(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    codec, kind = draw.choice(CODECS), draw.choice([pa.string(), pa.int64()])
+    names = [number if kind == pa.int64() else f"r{number}" for number in range(9)]
+    lists = [[draw.choice(names) for _ in range(draw.randint(0, 4))] for _ in range(200)]
+    file = written(tmp_path / "old", coded(lists, kind, draw), codec)
+    data, end = (tmp_path / "old").read_bytes(), file.chunks(0, "rule_ids")[0][3][1][7][1]
+    for number in range(40):
+        damaged = bytearray(data)
+        for _ in range(draw.choice([1, 1, 5])):
+            damaged[draw.randrange(4, 4 + end)] = draw.randrange(256)
+        path = tmp_path / f"{number}"
+        path.write_bytes(damaged)
+        may_hold(ColumnFile(str(path)), 0, "rule_ids", pa.array(names[:2], kind))
+        pages = ListPages.read(ColumnFile(str(path)), 0, "rule_ids", codec)
+        with contextlib.suppress(pa.ArrowException, OSError):
+            if pages is not None:
+                pages.lists(np.arange(len(pages.pages)))
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
