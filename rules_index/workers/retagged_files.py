@@ -23,7 +23,15 @@ from rules_index.workers.encoded_chunks import EncodedChunks
 from rules_index.workers.file_statistics import statistics
 from rules_index.workers.list_pages import ListPages, may_hold
 from rules_index.workers.parquet_columns import ColumnFile, ParquetFooterError, with_columns
-from rules_index.workers.retagged_rows import IN_RANGE, ReplacedIds, RowRange, in_range_only, matched_ids, new_ids
+from rules_index.workers.retagged_rows import (
+    IN_RANGE,
+    ReplacedIds,
+    RowRange,
+    changed_rows,
+    in_range_only,
+    matched_ids,
+    new_ids,
+)
 from rules_index.workers.source_file_reader import coded_leaves, naming, partition_value
 from rules_index.workers.tagged_files import repeated
 
@@ -59,13 +67,12 @@ class FileTask:
 class _MatchedGroup:
     """The result of matching a row group.
 
-    ids: the rows' new ids, None if their present ids were not read, or if no row changes; matched: the ids of the rules
-    that differ and match each row; changed: how many rows change; emptied: how many of these have no id any more.
+    matched: the ids of the rules that differ and match each row; changed: the rows that change, [.] int64; emptied: how
+    many of these have no id any more, as far as the present ids were read.
     """
 
-    ids: pa.ListArray | None
     matched: pa.ListArray
-    changed: int
+    changed: np.ndarray
     emptied: int
 
 
@@ -82,7 +89,7 @@ class KeptMatches:
 
     def keep(self, path: str, groups: list[_MatchedGroup]) -> None:
         """Keeps the results for a file's row groups, if there is room for them."""
-        size = sum((each.matched if each.ids is None else each.ids).nbytes for each in groups if each.changed)
+        size = sum(each.matched.nbytes + each.changed.nbytes for each in groups)
         with self._lock:
             if size <= self.bytes:
                 self.bytes -= size
@@ -97,7 +104,7 @@ def count_changes(
     kept: receives what the rows match, for `write_file`.
     """
     found = list(_matched_groups(compiled, task, add))
-    changed = sum(each.changed for each in found)
+    changed = sum(len(each.changed) for each in found)
     if kept is not None and changed and task.rows is None:
         kept.keep(add["path"], found)
     return changed, sum(each.emptied for each in found)
@@ -107,10 +114,9 @@ def _matched_groups(compiled: CompiledRules | None, task: FileTask, add: Mapping
     """Matches the rows of a file, one row group at a time."""
     for batch in _batches(task, add, _groups_with_ids(task, add)):
         matched = matched_ids(compiled, task.replaced, batch)
-        ids, rows = new_ids(compiled, task.replaced, batch, matched)
-        changed, has_ids = int(rows.sum()), "rule_ids" in batch.schema.names
-        emptied = int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum()) if has_ids and changed else 0
-        yield _MatchedGroup(ids if has_ids and changed else None, matched, changed, emptied)
+        changed, emptied = changed_rows(compiled, task.replaced, batch, matched)
+        has_ids = "rule_ids" in batch.schema.names
+        yield _MatchedGroup(matched, np.flatnonzero(changed), int(emptied.sum()) if has_ids else 0)
 
 
 def _groups_with_ids(task: FileTask, add: Mapping[str, Any]) -> Collection[int] | None:
@@ -176,29 +182,30 @@ def _new_columns(
     possible."""
     for number, group in enumerate(groups):
         columns: _Columns = {name: repeated(value, file.rows(number)) for name, value in task.stamps.items()}
-        if not group.changed:
+        if not len(group.changed):
             yield columns | dict.fromkeys(["rule_ids", *task.replaced.columns.names])
-        elif group.ids is not None:
-            yield columns | _ids_and_annotations(task, group.ids)
+        elif task.replaced.annotations is None and (ids := _with_new_lists(task, add, file, number, group)) is not None:
+            yield columns | {"rule_ids": ids}
         else:
-            yield columns | {"rule_ids": _with_matched(task, add, file, number, group.matched)}
+            (batch,) = _batches(replace(task, columns=pa.schema([])), add, [number], groups=[number])
+            yield columns | _ids_and_annotations(task, new_ids(None, task.replaced, batch, group.matched)[0])
 
 
-def _with_matched(
-    task: FileTask, add: Mapping[str, Any], file: ColumnFile, group: int, matched: pa.ListArray
-) -> pa.ListArray | EncodedChunks:
-    """The ids of a row group whose rows get those that match them and lose none."""
+def _with_new_lists(
+    task: FileTask, add: Mapping[str, Any], file: ColumnFile, number: int, group: _MatchedGroup
+) -> EncodedChunks | None:
+    """The ids of a row group, of which only the pages with rows that change are decoded; None if that is impossible."""
     with naming(_place(task, add["path"])):
-        pages, before = ListPages.read(file, group, "rule_ids", task.codec), None
-        if pages is not None:
-            numbers = pages.holding(np.flatnonzero(np.diff(matched.offsets.to_numpy())))
-            before = pages.lists(numbers)
-    if pages is not None and before is not None:
-        rows = pa.record_batch({"rule_ids": before})
-        ids, _ = new_ids(None, task.replaced, rows, matched.take(pa.array(pages.rows_of(numbers))))
-        return pages.replaced(numbers, before, ids, task.codec)
-    (batch,) = _batches(replace(task, columns=pa.schema([])), add, [group], groups=[group])
-    return new_ids(None, task.replaced, batch, matched)[0]
+        pages = ListPages.read(file, number, "rule_ids", task.codec)
+        if pages is None:
+            return None
+        numbers = pages.holding(group.changed)
+        before = pages.lists(numbers)
+    if before is None:
+        return None
+    matched = group.matched.take(pa.array(pages.rows_of(numbers)))
+    ids, _ = new_ids(None, task.replaced, pa.record_batch({"rule_ids": before}), matched)
+    return pages.replaced(numbers, before, ids, task.codec)
 
 
 def _decoded_columns(

@@ -90,6 +90,31 @@ def new_ids(
     `batch` has the columns that the index reads, IN_RANGE if not all rows are to be matched, and rule_ids unless no row
     has an id that it could lose. matched: the result of `matched_ids`, if it is known already.
     """
+    before, now, removed, changed = _difference(compiled, replaced, batch, matched)
+    ids = (_replaced(before, now, removed, changed) if changed.any() else before).array()
+    if replaced.annotations is not None and set(replaced.columns.names) <= set(batch.schema.names):
+        changed |= _differing(replaced.annotations, batch, ids) & _in_range(batch)
+    return ids, changed
+
+
+def changed_rows(
+    compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa.RecordBatch, matched: pa.ListArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns masks [rows] bool: of the rows whose ids or annotations change, and of those that then have no id any
+    more. matched: the result of `matched_ids`; for the others see `new_ids`."""
+    if replaced.annotations is not None:
+        ids, changed = new_ids(compiled, replaced, batch, matched)
+        return changed, changed & (np.diff(ids.offsets.to_numpy()) == 0)
+    before, now, removed, changed = _difference(compiled, replaced, batch, matched)
+    lost = segment_counts(removed, before.offsets) if removed.any() else 0
+    return changed, changed & (before.lengths - lost + now.lengths == 0)
+
+
+def _difference(
+    compiled: CompiledRules | None, replaced: ReplacedIds, batch: pa.RecordBatch, matched: pa.ListArray | None
+) -> tuple[_Lists, _Lists, np.ndarray, np.ndarray]:
+    """Returns the ids that rows have; the ids of the rules that differ and match them, with codes that begin with those
+    of the former; which ids [.] bool rows lose; and which rows [rows] bool change."""
     now = _Lists.of(matched_ids(compiled, replaced, batch) if matched is None else matched)
     before = _Lists.of(_lists(batch, replaced))
     now = now.over(before.ids)
@@ -102,14 +127,15 @@ def new_ids(
         old = before.codes[removed & np.repeat(as_many, before.lengths)]
         differs = old != now.codes[np.repeat(as_many, counts)]
         changed[np.repeat(np.flatnonzero(as_many), counts[as_many])[differs]] = True
-    in_range: np.ndarray | bool = True
-    if IN_RANGE in batch.schema.names:
-        in_range = pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
-    changed &= in_range
-    ids = (_replaced(before, now, removed, changed) if changed.any() else before).array()
-    if replaced.annotations is not None and set(replaced.columns.names) <= set(batch.schema.names):
-        changed |= _differing(replaced.annotations, batch, ids) & in_range
-    return ids, changed
+    return before, now, removed, changed & _in_range(batch)
+
+
+def _in_range(batch: pa.RecordBatch) -> np.ndarray | bool:
+    """Which rows [rows] bool are to be matched; True for all."""
+    if IN_RANGE not in batch.schema.names:
+        return True
+    found: np.ndarray = pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
+    return found
 
 
 @dataclass(frozen=True)
@@ -246,16 +272,16 @@ def count_changes(
     """Yields for each batch with rows that change, file by file, how many do and how many of them have no id any more,
     as `COUNTS`."""
     for batch in batches:
-        ids, changed = new_ids(compiled, replaced, batch)
+        changed, emptied = changed_rows(compiled, replaced, batch, matched_ids(compiled, replaced, batch))
         if not changed.any():
             continue
         files = batch.column(FILE).to_numpy(zero_copy_only=False)
         numbers, which = np.unique(files[changed], return_inverse=True)
-        emptied = (np.diff(ids.offsets.to_numpy()) == 0)[changed] if replaced.reads_ids else np.zeros(len(which), bool)
+        without_ids = emptied[changed] if replaced.reads_ids else np.zeros(len(which), bool)
         columns = [
             pa.array(numbers, pa.int64()),
             pa.array(np.bincount(which), pa.int64()),
-            pa.array(np.bincount(which, weights=emptied).astype(np.int64)),
+            pa.array(np.bincount(which, weights=without_ids).astype(np.int64)),
         ]
         yield pa.RecordBatch.from_arrays(columns, ["file", "changed", "emptied"])
 
