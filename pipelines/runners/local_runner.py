@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -231,8 +231,9 @@ class LocalRunner:
         log = table_log(self.lake.uri(name))
         file = DeltaFile(str(log.folder), quarantine_schema, codec_of(self.workspace), {}, layout)
         try:
-            for piece in self._pieces(job.source, job.taken):
-                for batch in read_batches(piece, schema):
+            with self._reading():
+                pieces = self._pieces(job.source, job.taken)
+                for batch in (each for piece in pieces for each in read_batches(piece, schema)):
                     refused = batch.filter(pa.array(~row_checks.accepted(batch)))
                     if len(refused):
                         reasons = pa.array(row_checks.reasons(refused), pa.string())
@@ -272,9 +273,16 @@ class LocalRunner:
 
         NeedsSparkError for a file that only Spark can read. The first error is raised.
         """
-        try:
+        with self._reading():
             pieces = self._pieces(source, taken)
             return each_in_threads(pieces, work, progress_of_parts(self.workspace, self.stream.name, len(pieces)))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn the errors of reading the source's files into those of pipelines.errors; NeedsSparkError for a file that
+        only Spark can read."""
+        try:
+            yield
         except UnreadableFileError as error:
             raise NeedsSparkError(str(error)) from error
         except MemoryError as error:  # Arrow's is one, too

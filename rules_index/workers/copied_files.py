@@ -144,7 +144,7 @@ class CopiedFiles:
         """The open file for a row group's partition and the way in which its columns are stored; creates it if
         needed."""
         assert group.file is not None
-        values = tuple(partition_text(rows.column(name)[0].as_py()) for name in self._layout.partition_by)
+        values = tuple(partition_text(rows.column(name)[0]) for name in self._layout.partition_by)
         stored = [b"".join(map(write_struct, group.file.schema_of(name))) for name in sorted(group.columns)]
         key = (values, group.columns, group.file.created_by, *stored)
         file = self._open.pop(key, None)

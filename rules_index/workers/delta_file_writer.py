@@ -201,9 +201,23 @@ def _folder_name(partition: Mapping[str, str | None]) -> str:
 
 def partition_text(value: Any) -> str | None:
     """A partition's value, a string, an integer, a Boolean, a date or a decimal, as the log writes it. None for NULL
-    and for "", which a partition does not distinguish."""
+    and for "", which a partition does not distinguish.
+
+    value: a scalar; or as Python has it, where dates may be texts already.
+    """
+    if isinstance(value, pa.Scalar):
+        if value.is_valid and pa.types.is_date32(value.type):
+            return _date_text(value.value)
+        value = value.as_py()
     if value is None or value == "":
         return None
     if isinstance(value, bool):
         return str(value).lower()
     return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _date_text(days: int) -> str:
+    """A date, in days since 1970, as Spark writes it: a year before 0 or after 9999 has a sign. Python has no dates
+    before the year 1 or after 9999."""
+    year, month, day = str(np.datetime64(days, "D")).rsplit("-", 2)
+    return f"{int(year):{'04' if 0 <= int(year) <= 9999 else '+05'}}-{month}-{day}"

@@ -8,11 +8,13 @@ with `UnreadableFileError`: then Spark's reader must read them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,6 +35,8 @@ _BYTES_OF_A_CODE = 4.0
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
+_FAR_DATE = re.compile(r"[+-]\d{4,7}-\d\d-\d\d")
+"""A date before the year 0 or after 9999, as Spark writes it; Arrow does not read these."""
 _YEARS = (-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds since 1970 of the start of the year 1 and the end of the year 9999."""
 
@@ -307,8 +311,10 @@ def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
     if not is_partition_type(kind):
         raise UnreadableFileError(f"a partition by {kind} is read by Spark alone")
     try:
+        if pa.types.is_date32(kind) and _FAR_DATE.fullmatch(text):
+            return pa.scalar(int(np.datetime64(text, "D").astype(np.int64)), pa.int32()).cast(kind)
         return pa.scalar(text, pa.string()).cast(kind)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, ValueError) as error:
         raise UnreadableFileError(f"The partition value {json.dumps(text)} is no {kind}: {error}") from error
 
 

@@ -61,7 +61,7 @@ class Files:
         starts = np.flatnonzero(np.diff(partition[order], prepend=-1))
         for start, stop in pairwise([*starts.tolist(), len(rows)]):
             first = int(order[start])
-            values = tuple(partition_text(rows.column(name)[first].as_py()) for name in names)
+            values = tuple(partition_text(rows.column(name)[first]) for name in names)
             yield values, kept if len(starts) == 1 else kept.take(pa.array(order[start:stop]))
 
     def close(self) -> list[dict[str, Any]]:
