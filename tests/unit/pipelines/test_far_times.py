@@ -14,7 +14,9 @@ from deltalake.transaction import AddAction
 
 from deltatag.__main__ import main
 from pipelines.authoring.exchange import import_rules
+from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, TableError
+from pipelines.join import join_streams
 from pipelines.lake.python_values import values_of
 from pipelines.lake.reading import as_dataset
 from pipelines.lint import lint_scopes
@@ -23,6 +25,8 @@ from pipelines.rule_set import read_rules
 from pipelines.workspace import Workspace
 
 FAR = datetime(9999, 12, 31, tzinfo=UTC)
+YEAR_0 = -62_135_600_008_000_000
+"""The start of the year 1 in Berlin, in microseconds since 1970; delta-rs gives statistics of the year 0, too."""
 MERGE = (
     "MERGE INTO rules r USING (SELECT * FROM VALUES ('a', 'b') AS v (id, o)) w ON w.id = r.rule_id "
     "WHEN MATCHED THEN UPDATE SET r.owner = w.o"
@@ -175,3 +179,19 @@ def test_a_source_of_the_year_minus_221_can_be_linted(workspace: Workspace, add_
     add_rules(workspace, ("late", "s", "t > DATE'2100-01-01'"))
     (found,) = lint_scopes(workspace, ["s"])
     assert (found.error, [each.kind for each in found.findings]) == (None, ["out_of_range"])
+
+
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_earlier_rows_of_the_year_0_are_joined(new_workspace, add_rules, zone: str | None) -> None:
+    streams = {name: {"source": f"lake/{name}", "event_time": "t"} for name in "ab"}
+    join = {"streams": ["a", "b"], "on": ["k"], "window": "1 second"}
+    workspace = new_workspace(streams, joins={"j": join}, runner="local", spark=False)
+    times = pa.array([253_402_318_799_000_000, YEAR_0, 0], pa.timestamp("us", zone))
+    for name in ("a", "b"):
+        rows = pa.table({"k": [1, 2, 3], "t": times, "other": times.take([1, 0, 2])})
+        write_deltalake(workspace.configuration.streams[name].source, rows)
+    add_rules(workspace, ("all", "j", "TRUE"))
+    compile_scopes(workspace, ["j"])
+    assert join_streams(workspace, "j").joined == 3
+    write_deltalake(workspace.configuration.streams["a"].source, rows, mode="append")
+    assert join_streams(workspace, "j").joined == 3
