@@ -42,7 +42,7 @@ from rules_index.implication.kinds import (
     UNIT,
     UNKNOWN_VALUE,
 )
-from rules_index.names import similar_id
+from rules_index.names import did_you_mean
 
 RUNS, NOISY_SHARE = 10, 0.5
 """How many of the last micro-batches count, and the share of their rows from which a rule is noisy."""
@@ -152,8 +152,8 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
     scopes += rules.rejects.filter(pl.col("rule_id") == rule_id)["scope"].to_list()
     known = [name for name in dict.fromkeys(scopes) if name in scopes_of(workspace)]
     if not known:
-        meant = similar_id(rule_id, rules.valid["rule_id"])
-        raise TableError(f"No enabled rule of a stream or a join has the id {rule_id}.{meant}")
+        hint = did_you_mean(rule_id, rules.valid["rule_id"])
+        raise TableError(f"No enabled rule of a stream or a join has the id {rule_id}{hint}")
     for name in known:
         (result,) = lint_scopes(workspace, [name])
         if result.error is not None:

@@ -5,7 +5,6 @@ That is before they are compiled: for a duplicate id, a missing value or an unkn
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.version_rows import rules_at
 from rules_index.arrays import as_lists
 from rules_index.language.coercion import spark_type
+from rules_index.names import did_you_mean
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """The columns of a rule that are compiled."""
@@ -215,6 +215,5 @@ def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
-    close = difflib.get_close_matches(scope, scopes, 1)
-    hint = f"did you mean {close[0]}?" if close else f"the scopes are: {', '.join(sorted(scopes)) or 'none'}."
-    return f"There is no stream or join named {scope[:SHOWN]}; {hint}"
+    hint = did_you_mean(scope, scopes, f"; the scopes are: {', '.join(sorted(scopes)) or 'none'}.")
+    return f"There is no stream or join named {scope[:SHOWN]}{hint}"

@@ -14,7 +14,7 @@ from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, check_event_time, check_named_columns, source_columns
 from pipelines.sources.only_joined import joins_of
 from pipelines.table_definitions import tagged_table
-from rules_index.names import similar_id
+from rules_index.names import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -153,10 +153,10 @@ class JoinScope(Scope):
                 found = next((field for field in schema if field.name.lower() == column.lower()), None)
                 if found is None:
                     is_field = "." in column and column.split(".")[0].lower() in map(str.lower, schema.names)
-                    hint = "; a key cannot be a field of a STRUCT. Give the source a column" if is_field else ""
+                    no_field = "; a key cannot be a field of a STRUCT. Give the source a column."
                     raise SourceError(
                         f"The join {self.name} joins on {stream}.{column}, but the source of {stream} has no such "
-                        f"column{hint}.{'' if is_field else similar_id(column, schema.names)}"
+                        f"column{no_field if is_field else did_you_mean(column, schema.names)}"
                     )
                 kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({spark_name(found.type)})")
             if nested := [names[0] for kind, names in kinds.items() if kind == "nested"]:

@@ -1,16 +1,17 @@
-"""Names of columns and fields as Spark compares them when case is ignored, names and texts as SQL writes them, and ids
-that resemble an unknown one."""
+"""Names of columns and fields as Spark compares them when case is ignored, names and texts as SQL writes them, and the
+suggestion for an unknown name."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 _MOST_COMPARED = 10_000
-"""Maximum number of ids that an unknown one is compared with, which takes a second at most."""
-_LONGEST_COMPARED = 200
+"""Maximum number of names that an unknown one is compared with, which takes a second at most."""
+_LONGEST_COMPARED = 100
 
 
 def field_key(name: str) -> str:
@@ -75,11 +76,17 @@ def quoted_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def similar_id(unknown: object, known: Iterable[object]) -> str:
-    """The sentence ` Did you mean ...?` with the most similar of the known ids; empty if none is similar.
+def did_you_mean(unknown: object, known: Iterable[object], otherwise: str = ".", cutoff: float = 0.6) -> str:
+    """The end of a sentence about an unknown name or id: `; did you mean ...?` with the most similar known one, or else
+    `otherwise`. Only the first `_MOST_COMPARED` known ones are compared.
 
-    Only the first `_MOST_COMPARED` are compared.
+    cutoff: the least similarity of a suggestion (`difflib.SequenceMatcher`).
     """
-    ids = {str(each).strip().lower(): each for each in itertools.islice(known, _MOST_COMPARED)}
-    close = difflib.get_close_matches(str(unknown).strip().lower()[:_LONGEST_COMPARED], ids, n=1)
-    return f" Did you mean {ids[close[0]]!r}?" if close else ""
+    return _suggestion(str(unknown), tuple(itertools.islice(known, _MOST_COMPARED)), cutoff) or otherwise
+
+
+@functools.lru_cache(maxsize=1024)  # after a column is renamed, very many rules have the same mistake
+def _suggestion(unknown: str, known: tuple[object, ...], cutoff: float) -> str:
+    names = {str(each).strip().lower(): each for each in known}
+    close = difflib.get_close_matches(unknown.strip().lower()[:_LONGEST_COMPARED], names, n=1, cutoff=cutoff)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""

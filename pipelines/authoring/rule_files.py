@@ -7,7 +7,6 @@ a mapping. Timestamps are ISO 8601; one without an offset is in the configured t
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from pipelines.authoring.versions import WHOLE_RULES
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import arrow_schema
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES
+from rules_index.names import did_you_mean
 
 MOST_BYTES = 1 << 30
 ALWAYS_THERE = tuple(column.name for column in RULES.columns)
@@ -128,9 +128,8 @@ def _column(path: Path, number: int, name: object, columns: Sequence[str]) -> st
             f"{path} has the column {found}, and the table rules has none; add it first: deltatag sql "
             f'"ALTER TABLE rules ADD COLUMN {found} {optional.type.upper()}"'
         )
-    close = difflib.get_close_matches(found, columns, 1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(columns)}."
-    raise RuleFileError(f"{path}, rule {number}: there is no column {name!s:.60}; {hint}")
+    hint = did_you_mean(found, columns, f"; there are {', '.join(columns)}.")
+    raise RuleFileError(f"{path}, rule {number}: there is no column {name!s:.60}{hint}")
 
 
 def _typed(path: Path, text: str, number: int, column: pa.Field, value: Any, zone: ZoneInfo) -> Any:

@@ -21,7 +21,7 @@ from pipelines.rule_set import in_years_of_python
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 from rules_index.language.coercion import spark_type
-from rules_index.names import similar_id
+from rules_index.names import did_you_mean
 
 WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))
 """The table `rules` with all columns that it can have."""
@@ -215,7 +215,7 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
     if not entries:
         known = rules_of(lake, lake.delta("rules"))["rule_id"].drop_nulls()
         raise TableError(
-            f"No version of the table rules that is kept has a rule {rule_id}.{similar_id(rule_id, known)}"
+            f"No version of the table rules that is kept has a rule {rule_id}{did_you_mean(rule_id, known)}"
         )
     scopes = {each["row"]["scope"] for each in entries if each["row"]} - {None}  # a rule may be written without one
     matches = _matches(workspace, wanted, scopes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pipelines.duplicate_ids import current_rules
-from rules_index.names import similar_id
+from rules_index.names import did_you_mean
 from rules_index.printable import escaped
 
 if TYPE_CHECKING:
@@ -37,4 +37,4 @@ def why_absent(workspace: Workspace, scope: str, rule_id: str | int, version: in
     if (listed == str(rule_id)).any():
         return f"{says} disabled."
     others = listed.filter(~listed.is_in(pl.Series(indexed.cast("string")).implode()))
-    return f" No rule has this id in version {rules.version} of the rules.{similar_id(rule_id, others)}"
+    return f" No rule has this id in version {rules.version} of the rules{did_you_mean(rule_id, others)}"

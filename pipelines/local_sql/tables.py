@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +34,7 @@ from pipelines.workspace import Workspace
 from rules_index.domains.value_lists import ValueList
 from rules_index.errors import RuleError
 from rules_index.language.typed import Expression, Leaf
-from rules_index.names import column_key, field_key, path_parts, spelled
+from rules_index.names import column_key, did_you_mean, field_key, path_parts, spelled
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 
 MOST_BYTES = 1 << 30
@@ -127,9 +126,8 @@ class LocalTable:
         others = {column_key(each) for each in (*names, *self.aliases)}
         if not self._is_sure or not _PLAIN_NAME.fullmatch(name) or column_key(name) in others:
             raise NeedsSparkError(f"the table has no column {name}")
-        close = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {close[0]}?" if close else f"its columns are: {', '.join(names)}."
-        raise StatementError(f"The table {self.name.name} has no column {name}; {hint}")
+        hint = did_you_mean(name, names, f"; its columns are: {', '.join(names)}.")
+        raise StatementError(f"The table {self.name.name} has no column {name}{hint}")
 
     def key_of(self, value: Path | Computed) -> str:
         """The key of a column, its name, or of a field within it or an expression, for `type_of` and `batches`.
@@ -349,8 +347,7 @@ def known_name(workspace: Workspace, name: TableName) -> str:
     names = table_names(workspace.configuration)
     known = next((each for each in names if each.lower() == name.name.lower()), None)
     if known is None and _has_no_catalog(workspace):
-        close = difflib.get_close_matches(name.name, names, 1)
-        hint = f"; did you mean {close[0]}?" if close else "."
+        hint = did_you_mean(name.name, names)
         raise StatementError(f"There is no table {name.name}{hint} Tables that have a name are: {', '.join(names)}.")
     if known is None:
         raise NeedsSparkError("there is no such table")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import ConfigurationError
+from rules_index.names import did_you_mean
 
 MOST_BYTES = (1 << 63) - 1
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -153,9 +153,7 @@ class Section:
         """Raise ConfigurationError if there is an unknown key; it names the most similar known one."""
         for key in self.values:
             if key not in known:
-                nearest = difflib.get_close_matches(key.lower(), known, n=1)
-                meant = f"; did you mean {nearest[0]}?" if nearest else "."
-                raise self.error(key, f"there is no such key{meant} Known here: {', '.join(known)}")
+                raise self.error(key, f"there is no such key{did_you_mean(key, known)} Known here: {', '.join(known)}")
 
 
 def substituted(value: Any, path: Path, where: str = "") -> Any:

@@ -14,7 +14,7 @@ from pipelines.lake.lake import open_delta
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, tagged_table
-from rules_index.names import similar_id
+from rules_index.names import did_you_mean
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -77,8 +77,8 @@ def check_named_columns(stream: Stream, schema: pa.Schema) -> None:
         for column in columns:
             if column.lower() not in names:
                 raise SourceError(
-                    f"The stream {stream.name} has the {what} {column}, but its source has no such column."
-                    f"{similar_id(column, schema.names)}"
+                    f"The stream {stream.name} has the {what} {column}, but its source has no such column"
+                    f"{did_you_mean(column, schema.names)}"
                 )
     check_event_time(stream, schema)
 
@@ -111,8 +111,8 @@ def check_event_time(stream: Stream, schema: pa.Schema) -> None:
     names = {name.lower(): name for name in schema.names}
     if stream.event_time.lower() not in names:
         raise SourceError(
-            f"The stream {stream.name} has the event_time {stream.event_time}, but its source has no such column."
-            f"{similar_id(stream.event_time, schema.names)}"
+            f"The stream {stream.name} has the event_time {stream.event_time}, but its source has no such column"
+            f"{did_you_mean(stream.event_time, schema.names)}"
         )
     kind = schema.field(names[stream.event_time.lower()]).type
     if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):

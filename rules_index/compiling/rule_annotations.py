@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -15,6 +13,7 @@ from rules_index.index.annotate import Annotate
 from rules_index.index.nested_columns import plain_nested
 from rules_index.language.coercion import normalise, spark_type
 from rules_index.language.patterns.strings import decodable
+from rules_index.names import did_you_mean
 
 _SEVERITY_LABELS = ("severity", "level")
 """Labels that give a rule's severity if it has no column for it; the second is Sigma's."""
@@ -80,9 +79,8 @@ def _too_long(length: int) -> RuleError:
 
 
 def _unknown(severity: str, known: list[str]) -> RuleError:
-    close = get_close_matches(severity.strip().lower(), known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)} (severities in [rules])."
-    return RuleError("UNKNOWN_SEVERITY", f"There is no severity {severity[:200]!r}; {hint}")
+    hint = did_you_mean(severity, known, f"; there are: {', '.join(known)} (severities in [rules]).")
+    return RuleError("UNKNOWN_SEVERITY", f"There is no severity {severity[:200]!r}{hint}")
 
 
 def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl.Series:

@@ -24,7 +24,7 @@ from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope, path_of
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import back_quoted, column_key, similar_id, spelled
+from rules_index.names import back_quoted, column_key, did_you_mean, spelled
 
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
@@ -86,13 +86,13 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
 
 def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
     ids, is_number = compiled.ids, pa.types.is_integer(compiled.ids.type)
-    unknown = UnknownRuleError(f"The index has no rule {rule_id!r} among its {len(ids):,}.")
+    unknown = f"The index has no rule {rule_id!r} among its {len(ids):,}"
     if not isinstance(rule_id, Integral if is_number else str) or isinstance(rule_id, bool):
-        raise UnknownRuleError(f"{unknown} Its ids are {'integers' if is_number else 'strings'}.")
+        raise UnknownRuleError(f"{unknown}. Its ids are {'integers' if is_number else 'strings'}.")
     try:
         wanted = pa.scalar(rule_id, ids.type)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        raise unknown from None
+        raise UnknownRuleError(f"{unknown}.") from None
     place = int(ids.index(wanted).as_py())
     if place >= 0:
         return place
@@ -100,7 +100,7 @@ def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
         raise UnknownRuleError(
             f"Rule {rule_id!r} did not compile ({row['error']}: {row['message']}), so it never matches."
         )
-    raise UnknownRuleError(f"{unknown}{similar_id(rule_id, (each.as_py() for each in ids))}")
+    raise UnknownRuleError(f"{unknown}{did_you_mean(rule_id, (each.as_py() for each in ids))}")
 
 
 def parts_of(rule: RuleText, scope: Scope, event_time: str | None) -> Part:

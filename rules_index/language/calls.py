@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from functools import lru_cache
-
 import pyarrow as pa
 
 from rules_index.errors import RuleError
@@ -39,6 +36,7 @@ from rules_index.language.patterns import is_safe_in_java
 from rules_index.language.results import item_type, result_type
 from rules_index.language.special_calls import SPECIAL
 from rules_index.language.typed import Constant
+from rules_index.names import did_you_mean
 
 _CASTS = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary"))
 _OF_BYTES = frozenset(("base64", "hex", "md5", "sha", "sha1", "sha2", "decode", "typeof", "quote"))
@@ -78,13 +76,8 @@ def refusal(name: str, position: int) -> RuleError:
         return RuleError("NOT_ALLOWED", message, position)
     if name in NOT_ALLOWED:
         return RuleError("NOT_ALLOWED", f"The function {name} is not among those that a rule may call.", position)
-    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{_hint(name)}", position)
-
-
-@lru_cache(maxsize=1024)  # very many rules may make the same mistake
-def _hint(name: str) -> str:
-    close = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else "."
+    hint = did_you_mean(name, FUNCTIONS)
+    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{hint}", position)
 
 
 def call(analyser: Analysis, node: Node) -> Value:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -13,7 +11,7 @@ from rules_index.domains.value_lists import AnyList, MissingList, ValueList
 from rules_index.errors import RuleError
 from rules_index.language.coercion import Type, normalise
 from rules_index.language.typed import Leaf
-from rules_index.names import back_quoted, column_key, field_key
+from rules_index.names import back_quoted, column_key, did_you_mean, field_key
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,7 @@ class Scope:
         """The list of this name. Raises `RuleError` if it is unknown or missing."""
         found = self.lists.get(name)
         if found is None:
-            raise RuleError(
-                "UNKNOWN_LIST", f"There is no list {_shown(name)}{_hint(name, tuple(self.lists))}", position
-            )
+            raise RuleError("UNKNOWN_LIST", f"There is no list {_shown(name)}{_hint(name, self.lists)}", position)
         if isinstance(found, MissingList):
             raise RuleError("UNKNOWN_LIST", found.reason, position)
         return found
@@ -63,7 +59,7 @@ class Scope:
         name."""
         found = self._columns.get(column_key(name))
         if found is None:
-            hint = _hint(name, tuple(self.schema.names))
+            hint = _hint(name, self.schema.names)
             raise RuleError("UNKNOWN_COLUMN", f"There is no column {_shown(name)}{hint}", position)
         if len(found) > 1:
             raise RuleError(
@@ -75,20 +71,15 @@ class Scope:
 
 
 _LONGEST_SHOWN = 100
-"""The most letters of an unknown name that are shown, or compared with known names."""
+"""The most letters of an unknown name, or of a known one, that a message shows."""
 
 
 def _shown(name: str) -> str:
     return repr(name if len(name) <= _LONGEST_SHOWN else name[: _LONGEST_SHOWN - 3] + "...")
 
 
-@lru_cache(maxsize=1024)  # after a column is renamed, very many rules have the same mistake
-def _hint(name: str, known: tuple[str, ...]) -> str:
-    """The end of a sentence about an unknown name: it suggests the most similar known name, if one is similar
-    enough."""
-    lower = {each.lower(): each for each in known[:2000] if len(each) <= _LONGEST_SHOWN}
-    close = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), lower, n=1, cutoff=0.5)
-    return f"; did you mean {lower[close[0]]!r}?" if close else "."
+def _hint(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, (each for each in known if len(each) <= _LONGEST_SHOWN), cutoff=0.5)
 
 
 def quote(part: str) -> str:
@@ -100,7 +91,7 @@ def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type
     """The spelling and type of a struct's field, given its name in any case. Raises `RuleError` for an unknown name."""
     found = [each for each in struct if field_key(each.name) == field_key(name)]
     if not found:
-        hint = _hint(name, tuple(struct.names))
+        hint = _hint(name, struct.names)
         raise RuleError("UNKNOWN_COLUMN", f"There is no field {_shown(name)}{hint}", position)
     if len(found) > 1:
         raise RuleError("AMBIGUOUS_COLUMN", f"The name {name!r} fits {len(found)} fields of the struct.", position)

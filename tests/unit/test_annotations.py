@@ -143,7 +143,7 @@ def test_a_severity_that_there_is_not_is_refused() -> None:
     assert compiled.ids.to_pylist() == ["b"]
     first, second = compiled.rejects.to_pylist()
     assert (first["rule_id"], first["error"]) == ("a", "UNKNOWN_SEVERITY")
-    assert "'High'" in first["message"] and "did you mean high?" in first["message"]
+    assert "'High'" in first["message"] and "did you mean 'high'?" in first["message"]
     assert "informational, low, medium, high, critical" in second["message"]
     assert len(ri.compile_rules(rules, SCHEMA, annotate=Annotate(("labels",)))) == 3
 

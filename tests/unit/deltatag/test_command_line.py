@@ -312,7 +312,7 @@ def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsy
     for verb in ("status", "lint"):
         assert main([verb]) == 0
         told = "1 rule belongs to no stream or join (see the table rule_rejects); typo: There is no stream or join "
-        assert f"{told}named ss; did you mean s?" in capsys.readouterr().out
+        assert f"{told}named ss; did you mean 's'?" in capsys.readouterr().out
     assert compile_scopes(workspace, []) == []
     assert not refusals_are_due(workspace)
     rejects = DeltaTable("lake/rule_rejects").to_pyarrow_table().to_pylist()

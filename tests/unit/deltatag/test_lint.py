@@ -183,7 +183,7 @@ def test_a_finding_stays_accepted_until_its_rule_changes(payments: Path, capsys)
         ("b", "tautology", 1, "Lint finds no `tautology` in rule b; it finds implied."),
         ("a", "implied", 1, "it finds nothing"),
         ("nobody", "implied", 1, "No enabled rule of a stream or a join has the id nobody."),
-        ("--like", "implied", 1, "has the id --like. Did you mean 'like'?"),
+        ("--like", "implied", 1, "has the id --like; did you mean 'like'?"),
         ("b", "implid", 2, "'implid' is not a kind of finding"),
     ],
 )

@@ -47,7 +47,7 @@ MISTAKES = {
     "bracket": Mistake("flight = 1 AND (hour > 3", "rejected", ("bracket", "not closed", "Correct it at `(hour > 3`.")),
     "operator": Mistake("flight = 1 AND hour => 3", "rejected", ("Correct it at `=> 3`.",)),
     "unfinished": Mistake("flight = 1 AND", "rejected", ("Correct it at its end.",)),
-    "function": Mistake("lenght(origin) > 3", "rejected", ("did you mean length?",)),
+    "function": Mistake("lenght(origin) > 3", "rejected", ("did you mean 'length'?",)),
     "number": Mistake("dep_delay + 4", "rejected", ("A rule must be a condition", "INT")),
     "and-for-or": Mistake(
         "origin = 'JFK' AND origin = 'LGA'",

@@ -200,7 +200,7 @@ LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
     [
         ("rules.txt", "", "ends with .csv"),
         ("rules.csv", "rule_id,scope,expression,colour\na,s,TRUE,red\n", "no column colour"),
-        ("rules.csv", "rule_id,scope,expresion\na,s,TRUE\n", "no column expresion; did you mean expression"),
+        ("rules.csv", "rule_id,scope,expresion\na,s,TRUE\n", "no column expresion; did you mean 'expression'"),
         (
             "rules.csv",
             'rule_id,scope,expression\na,s,"x >\n1"\nb,s,x IN (1, 2)\n',

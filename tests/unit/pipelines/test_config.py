@@ -286,13 +286,13 @@ def test_sizes(text: str | int, size: int) -> None:
 @pytest.mark.parametrize(
     ("text", "nearest"),
     [
-        ('[lake]\nrot = "lake"\n', "did you mean root?"),
-        (MINIMAL + '[streams.flights]\nsorce = "lake/flights"\n', "did you mean source?"),
-        (MINIMAL + '[stream.flights]\nsource = "lake/flights"\n', "did you mean streams?"),
-        (MINIMAL + '[rules]\ntimezone = "UTC"\n', "did you mean time_zone?"),
-        (MINIMAL + '[rules]\nON_REJECT = "drop"\n', "did you mean on_reject?"),
+        ('[lake]\nrot = "lake"\n', "did you mean 'root'?"),
+        (MINIMAL + '[streams.flights]\nsorce = "lake/flights"\n', "did you mean 'source'?"),
+        (MINIMAL + '[stream.flights]\nsource = "lake/flights"\n', "did you mean 'streams'?"),
+        (MINIMAL + '[rules]\ntimezone = "UTC"\n', "did you mean 'time_zone'?"),
+        (MINIMAL + '[rules]\nON_REJECT = "drop"\n', "did you mean 'on_reject'?"),
         (MINIMAL + "[rules]\nnonsense = 1\n", r"no such key\. Known here: time_zone, on_reject, "),
-        (PAIR + '[joins.j]\nstream = ["flights", "weather"]\n', "did you mean streams?"),
+        (PAIR + '[joins.j]\nstream = ["flights", "weather"]\n', "did you mean 'streams'?"),
     ],
 )
 def test_a_typo_of_a_key_names_the_nearest(tmp_path: Path, text: str, nearest: str) -> None:

@@ -203,10 +203,10 @@ def test_a_rule_that_one_of_the_versions_does_not_have_is_told(workspace, add_ru
     assert [each.rule_id for each in both.explained] == ["a"]
     assert any(f"--rules-version {first + 1}." in note for note in both.notes)
     nowhere = rf"No rule has this id in version {first + 1} of the rules\."
-    with pytest.raises(ri.UnknownRuleError, match=rf"has no rule 'A' among its \d+. Did you mean 'a'. {nowhere}$"):
+    with pytest.raises(ri.UnknownRuleError, match=rf"has no rule 'A' among its \d+; did you mean 'a'. {nowhere}$"):
         explain(workspace, "s", ["A"], "id = 50")
     add_rules(workspace, ("compiled-by-nobody", "s", "x > 7"))
-    with pytest.raises(ri.UnknownRuleError, match=r"No rule .* Did you mean 'compiled-by-nobody'.$"):
+    with pytest.raises(ri.UnknownRuleError, match=r"No rule .* did you mean 'compiled-by-nobody'.$"):
         explain(workspace, "s", ["compiled-by-nobdy"], "id = 50")
 
 

@@ -59,9 +59,9 @@ def held(workspace: Workspace) -> list[int]:
     ("stream", "told"),
     [
         ({"checks": {"odd": "xx > 0"}}, "The check odd of the stream s cannot be used: There is no column 'xx'"),
-        ({"key": ["kk"]}, "the key kk, but its source has no such column. Did you mean 'k'"),
-        ({"event_time": "att"}, "the event_time att, but its source has no such column. Did you mean 'at'"),
-        ({"partition_by": ["plac"]}, "the partition_by plac, but its source has no such column. Did you mean 'place'"),
+        ({"key": ["kk"]}, "the key kk, but its source has no such column; did you mean 'k'"),
+        ({"event_time": "att"}, "the event_time att, but its source has no such column; did you mean 'at'"),
+        ({"partition_by": ["plac"]}, "the partition_by plac, but its source has no such column; did you mean 'place'"),
         ({"annotations": ["labels"]}, "compiled without labels, .*deltatag compile s"),
         (
             {"checks": {"never": "x > 1"}, "max_quarantine_share": 0.5},
@@ -80,7 +80,7 @@ def test_a_stream_that_does_not_fit_its_configuration_is_not_emptied(begin, stre
 @pytest.mark.parametrize(
     ("join", "told"),
     [
-        ({"on": {"s": ["kk"], "o": ["k"]}}, "s.kk, but the source of s has no such column. Did you mean 'k'"),
+        ({"on": {"s": ["kk"], "o": ["k"]}}, "s.kk, but the source of s has no such column; did you mean 'k'"),
         ({"annotations": ["labels"]}, "compiled without labels, .*deltatag compile j"),
     ],
 )

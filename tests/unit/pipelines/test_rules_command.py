@@ -45,7 +45,7 @@ def test_history_and_differences_on_the_command_line(
     assert "~ a: expression: x > 3 -> x > 5" in capsys.readouterr().out
     assert main(["rules", "history", "a"]) == 0 and main(["rules", "export", str(tmp_path / "out.csv")]) == 0
     capsys.readouterr()
-    assert main(["rules", "history", "B "]) == 1 and "Did you mean 'b'?" in capsys.readouterr().err
+    assert main(["rules", "history", "B "]) == 1 and "did you mean 'b'?" in capsys.readouterr().err
     for text, reason in (("", "the file has no rules"), ("rule_id,expression\nbad,x >\n", "every rule is rejected")):
         (tmp_path / "in.csv").write_text(text)
         main(["rules", "import", str(tmp_path / "in.csv"), "--scope", "s"])

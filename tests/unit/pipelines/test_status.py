@@ -53,11 +53,11 @@ def test_what_is_tagged_is_shown_while_a_micro_batch_is_unfinished(new_workspace
         ({"key": ["idd"]}, "The stream s has the key idd, but its source has no such column."),
         (
             {"key": ["Placd"]},
-            "The stream s has the key Placd, but its source has no such column. Did you mean 'place'?",
+            "The stream s has the key Placd, but its source has no such column; did you mean 'place'?",
         ),
         (
             {"event_time": "palce"},
-            "The stream s has the event_time palce, but its source has no such column. Did you mean 'place'?",
+            "The stream s has the event_time palce, but its source has no such column; did you mean 'place'?",
         ),
         ({"event_time": "x"}, "The event_time x of the stream s is BIGINT; it must be TIMESTAMP, "),
     ],
@@ -75,7 +75,7 @@ def test_a_stream_that_was_never_compiled_has_a_problem_with_its_columns(new_wor
     [
         ("c.x", "no such column; a key cannot be a field of a STRUCT. Give the source a column."),
         ("d.x", "no such column."),
-        ("xx", "no such column. Did you mean 'x'?"),
+        ("xx", "no such column; did you mean 'x'?"),
     ],
 )
 def test_a_join_by_a_missing_column_has_a_problem(new_workspace, key: str, ends: str) -> None:

@@ -188,7 +188,7 @@ def test_lint_knows_lists(lake: Any) -> None:
         ({"a-b": {"source": "x"}}, "letters, digits and underscores"),
         ({"rules": {"source": "x"}}, "already taken"),
         ({"n": {}}, "source"),
-        ({"n": {"source": "x", "colum": "y"}}, "did you mean column"),
+        ({"n": {"source": "x", "colum": "y"}}, "did you mean 'column'"),
     ],
 )
 def test_configuration(tmp_path: Path, lists: Any, message: str) -> None:
