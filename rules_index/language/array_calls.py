@@ -9,7 +9,7 @@ from rules_index.errors import RuleError
 from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import BOOLEAN, INTEGER_BITS, Type, is_integer
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded_call
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
 from rules_index.language.scope import Scope
@@ -22,9 +22,7 @@ def _element(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     if container.type is None or not pa.types.is_map(container.type) or container.collated or key.collated:
         return None
     kind, zone = item_type(container.type), analyser.scope.time_zone
-    return analyser.make_value(
-        node, kind, function_registry.build("map_value", [container.local, key.local], kind, zone)
-    )
+    return analyser.make_value(node, kind, folded_call("map_value", [container.local, key.local], kind, zone))
 
 
 def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -35,7 +33,7 @@ def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> V
         items = arguments[array]
         wanted = _listed(analyser, items, node.children[listed])
         if wanted:
-            trees = [function_registry.build("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
+            trees = [folded_call("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
             tree = trees[0] if len(trees) == 1 else operations.operation("or", trees, BOOLEAN)
             return analyser.make_value(node, BOOLEAN, tree)
     return None
@@ -47,7 +45,7 @@ def _items_among(analyser: Analysis, node: Node, arguments: list[Value]) -> Valu
     wanted = _listed(analyser, items, node.children[1])
     if not wanted:
         return None
-    tree = function_registry.build(node.value, [items.local, *wanted], items.type, zone)
+    tree = folded_call(node.value, [items.local, *wanted], items.type, zone)
     return analyser.make_value(node, items.type, tree)
 
 

@@ -17,7 +17,7 @@ from rules_index.language.coercion import (
     is_nested,
     name_of,
 )
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded_call
 from rules_index.language.function_signatures import (
     AGGREGATES,
     FUNCTIONS,
@@ -221,9 +221,9 @@ def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[V
         raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
     trees = without_inner(name, [None if argument.collated else argument.local for argument in arguments])
     zone = analyser.scope.time_zone
-    tree = function_registry.build(name, trees, data_type, zone)
+    tree = folded_call(name, trees, data_type, zone)
     if tree is None:
-        tree = function_registry.build(name, cast_arguments(name, trees, zone), data_type, zone)
+        tree = folded_call(name, cast_arguments(name, trees, zone), data_type, zone)
     value = analyser.make_value(node, data_type, tree)
     from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
     value.collated = from_bytes or any(argument.collated for argument in arguments)

@@ -20,7 +20,7 @@ from rules_index.language.coercion import (
     literal_type,
     name_of,
 )
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded_call
 from rules_index.language.implicit_casts import in_text
 from rules_index.language.nodes import Node
 from rules_index.language.source_text import MAX_OPERATORS, too_deep
@@ -67,9 +67,7 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
         if operator == "||" and not left.collated and not right.collated:
             tree = _joined([in_text(each.local, analysis.scope.time_zone) for each in (left, right)], analysis)
         elif operator in _OF_DATES and result == DATE:
-            tree = function_registry.build(
-                _OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone
-            )
+            tree = folded_call(_OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone)
     return Value(node, result, tree)
 
 
@@ -78,7 +76,7 @@ def _joined(parts: list[Expression | None], analysis: Analysis) -> Expression | 
     texts = [each.value for each in parts if isinstance(each, Constant)]
     if len(texts) == len(parts):
         return Constant(None if None in texts else "".join(texts), STRING)
-    return function_registry.build("concat", parts, STRING, analysis.scope.time_zone)
+    return folded_call("concat", parts, STRING, analysis.scope.time_zone)
 
 
 def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) -> Expression | None:
@@ -90,7 +88,7 @@ def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) ->
     for name, units, kind in _OF_INTERVALS[left.type == DATE]:
         length = intervals.literal_length(analysis, right, units)
         if length is not None and abs(length) < 1 << (kind.bit_width - 1):
-            return function_registry.build(name, [left.local, Constant(sign * length, kind)], left.type, zone)
+            return folded_call(name, [left.local, Constant(sign * length, kind)], left.type, zone)
     return None
 
 
@@ -106,9 +104,7 @@ def unary(analysis: Analysis, node: Node) -> Value:
     if node.value == "~":
         if not is_integer(value.type):
             return Value(node, None)
-        return Value(
-            node, value.type, function_registry.build("~", [value.local], value.type, analysis.scope.time_zone)
-        )
+        return Value(node, value.type, folded_call("~", [value.local], value.type, analysis.scope.time_zone))
     if node.value == "+":
         return Value(node, value.type, value.local)
     return Value(node, value.type, None if value.local is None else operations.negated(value.local))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rules_index.language import literals, operations
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import BIGINT, NULL
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded_call
 from rules_index.language.source_text import text_of
 from rules_index.language.type_names import DAY_INTERVAL
 from rules_index.language.typed import Constant, Expression
@@ -51,4 +51,4 @@ def _micros(analysis: Analysis, value: Value) -> Expression | None:
     if node.kind != "arithmetic" or list(node.value) != ["-"]:
         return None
     ends = [analysis.value(child).local for child in node.children]
-    return function_registry.build("time_between", ends, BIGINT, analysis.scope.time_zone)
+    return folded_call("time_between", ends, BIGINT, analysis.scope.time_zone)

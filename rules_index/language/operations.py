@@ -24,7 +24,7 @@ from rules_index.language.coercion import (
     is_number,
     literal_type,
 )
-from rules_index.language.constant_folding import arithmetic_of_constants, folded
+from rules_index.language.constant_folding import arithmetic_of_constants, folded, folded_call
 from rules_index.language.evaluation import decimal_division, function_registry
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.simplified_casts import past_float
@@ -53,15 +53,13 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
     if (kind == STRING and from_text) or to_text or (kind == BOOLEAN and is_integer(target)):
         return Operation("cast", (expression,), target)
     if target == STRING and (pa.types.is_timestamp(expression.type) or expression.type == DATE):
-        return function_registry.build("shown_time", [expression], STRING, zone)
+        return folded_call("shown_time", [expression], STRING, zone)
     if target in (TIMESTAMP, TIMESTAMP_NTZ) and (expression.type == DATE or pa.types.is_timestamp(expression.type)):
-        return function_registry.build("timestamp_of" if target == TIMESTAMP else "ntz_of", [expression], target, zone)
+        return folded_call("timestamp_of" if target == TIMESTAMP else "ntz_of", [expression], target, zone)
     if pa.types.is_timestamp(expression.type) and target == DATE:
-        return function_registry.build("date", [expression], DATE, zone)
+        return folded_call("date", [expression], DATE, zone)
     if expression.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
-        return function_registry.build(
-            "to_timestamp" if target == TIMESTAMP else "to_timestamp_ntz", [expression], target, zone
-        )
+        return folded_call("to_timestamp" if target == TIMESTAMP else "to_timestamp_ntz", [expression], target, zone)
     return None
 
 
@@ -82,9 +80,7 @@ def quiet(expression: Expression | None) -> Expression | None:
     if isinstance(expression, Operation) and expression.name in ("cast", *_QUIET_ARITHMETIC):
         return Operation(f"try_{expression.name}", expression.operands, expression.type)
     if isinstance(expression, Operation) and expression.parameters[:1] == ("to_timestamp",):
-        return function_registry.build(
-            "try_to_timestamp", expression.operands, expression.type, expression.parameters[1]
-        )
+        return folded_call("try_to_timestamp", expression.operands, expression.type, expression.parameters[1])
     return None
 
 
@@ -192,9 +188,9 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
         return _division(_DIVISIONS[operator], left, right, result, zone)
     if operator in ("&", "|", "^") and is_integer(result):
         trees = [as_type(each, result, zone) for each in (left, right)]
-        return function_registry.build(operator, trees, result, zone)
+        return folded_call(operator, trees, result, zone)
     if operator in _SHIFTS:
-        return function_registry.build(_SHIFTS[operator], [left, right], result, zone)
+        return folded_call(_SHIFTS[operator], [left, right], result, zone)
     name = _ARITHMETIC.get(operator)
     if name is None or not is_number(result) or any(is_sum(each, "try_") for each in (left, right)):
         return None

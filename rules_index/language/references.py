@@ -7,7 +7,7 @@ import pyarrow as pa
 from rules_index.language import calls
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import STRING, Type, is_nested, name_of
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded_call
 from rules_index.language.function_signatures import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
@@ -55,7 +55,7 @@ def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | Non
 def _value_of_key(analysis: Analysis, node: Node, kind: pa.MapType, container: Expression | None, key: str) -> Value:
     """The value of a map at a key, written `map.key` like a field."""
     trees = [container, Constant(key, STRING)]
-    tree = function_registry.build("map_value", trees, kind.item_type, analysis.scope.time_zone)
+    tree = folded_call("map_value", trees, kind.item_type, analysis.scope.time_zone)
     return analysis.make_value(node, kind.item_type, tree)
 
 
@@ -104,5 +104,5 @@ def subscript(analysis: Analysis, node: Node) -> Value:
     kind, zone = item_type(base.type), analysis.scope.time_zone
     tree = None
     if not base.collated and not index.collated:
-        tree = function_registry.build("map_value" if is_map else "[]", [base.local, index.local], kind, zone)
+        tree = folded_call("map_value" if is_map else "[]", [base.local, index.local], kind, zone)
     return analysis.make_value(node, kind, tree, base.collated or index.collated)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rules_index.domains.value_lists import ValueList
 from rules_index.language.coercion import normalise
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded_call
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 from rules_index.names import path_parts
 
@@ -159,7 +159,7 @@ def _operation(
         raise ValueError(f"The operation {name} has no condition on the items of its operand.")
     if name == "filter" and data_type != operands[0].type:
         raise ValueError("The operation filter has another type than its operand.")
-    if name == "call" and function_registry.build(parameters[0], operands, data_type, parameters[1]) is None:
+    if name == "call" and folded_call(parameters[0], operands, data_type, parameters[1]) is None:
         raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here, or not of such values.")
     return Operation(name, operands, data_type, parameters)
 

@@ -29,8 +29,7 @@ from rules_index.language.coercion import (
     is_nested,
     is_number,
 )
-from rules_index.language.constant_folding import folded
-from rules_index.language.evaluation import function_registry
+from rules_index.language.constant_folding import folded, folded_call
 from rules_index.language.nodes import Node
 from rules_index.language.tokens import words
 from rules_index.language.type_names import DAY_INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
@@ -68,7 +67,7 @@ def _trimmed(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     if len(arguments) < 2 or any(each.type != STRING or each.collated for each in arguments):
         return None
     trees = [each.local for each in arguments]
-    tree = function_registry.build(f"{node.value}_letters", trees, STRING, analyser.scope.time_zone)
+    tree = folded_call(f"{node.value}_letters", trees, STRING, analyser.scope.time_zone)
     return analyser.make_value(node, STRING, tree)
 
 
@@ -193,9 +192,7 @@ def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | No
     if precision > MAX_PRECISION or kind.precision == MAX_PRECISION:
         return None
     result, trees = pa.decimal128(precision, scale), [arguments[0].local, Constant(scale, INT)]
-    return analyser.make_value(
-        node, result, function_registry.build("round_decimal", trees, result, analyser.scope.time_zone)
-    )
+    return analyser.make_value(node, result, folded_call("round_decimal", trees, result, analyser.scope.time_zone))
 
 
 def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -205,7 +202,7 @@ def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
     if time.type not in (TIMESTAMP, TIMESTAMP_NTZ, DATE) or time.collated:
         return None
     trees = [arguments[0].local, None if time.local is None else operations.as_type(time.local, TIMESTAMP, zone)]
-    return analyser.make_value(node, kind, function_registry.build("date_trunc", trees, kind, analyser.scope.time_zone))
+    return analyser.make_value(node, kind, folded_call("date_trunc", trees, kind, analyser.scope.time_zone))
 
 
 _PARSED = {
@@ -226,7 +223,7 @@ def _spelled(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     if len(arguments) == 1:
         return analyser.cast(node, text, kind, node.value.startswith("try_"))
     trees = [each.local for each in arguments]
-    return analyser.make_value(node, kind, function_registry.build(_PARSED[node.value], trees, kind, zone))
+    return analyser.make_value(node, kind, folded_call(_PARSED[node.value], trees, kind, zone))
 
 
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
@@ -248,7 +245,7 @@ def _timestampadd(analyser: Analysis, node: Node, arguments: list[Value]) -> Val
     length, count_type = count.value * (_MONTHS | _MICROS).get(word, 0), INT if word in _MONTHS else BIGINT
     if not 0 < abs(length) < 1 << (count_type.bit_width - 1):
         return None
-    tree = function_registry.build(name, [time, Constant(length, count_type)], kind, analyser.scope.time_zone)
+    tree = folded_call(name, [time, Constant(length, count_type)], kind, analyser.scope.time_zone)
     return analyser.make_value(node, kind, tree)
 
 
@@ -281,9 +278,7 @@ def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     function = _FIELDS.get(named.lower()) if isinstance(named, str) else None
     if function is None or time.type is None or not (pa.types.is_timestamp(time.type) or pa.types.is_date(time.type)):
         return analyser.make_value(node, None)
-    return analyser.make_value(
-        node, INT, function_registry.build(function, [time.local], INT, analyser.scope.time_zone)
-    )
+    return analyser.make_value(node, INT, folded_call(function, [time.local], INT, analyser.scope.time_zone))
 
 
 SPECIAL = {
