@@ -17,7 +17,7 @@ from rules_index.implication.lint import lint
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import Layers, dumps
 from rules_index.index.loading import loads
-from rules_index.index.pattern_groups import LEAST_PATTERNS, LEAST_ROWS
+from rules_index.index.pattern_groups import LEAST_PATTERNS
 from rules_index.index.updated_index import numbers_of, overlaid
 from rules_index.join.index import JoinIndex, Method
 from rules_index.join.window_partners import Side
@@ -76,7 +76,7 @@ def _warm_up_texts(schema: pa.Schema) -> int:
     """Matches many patterns over a column at once, and annotates rows. Returns the number of results."""
     rules = [(number, f"contains(text, 'a{number}')") for number in range(LEAST_PATTERNS)]
     compiled = compile_rules(rules, schema, annotate=Annotate())
-    batch = pa.table([pa.nulls(LEAST_ROWS, data_type) for data_type in _TYPES.values()], schema=schema)
+    batch = pa.table([pa.nulls(1, data_type) for data_type in _TYPES.values()], schema=schema)
     lists = compiled.match(batch)
     assert compiled.annotations is not None
     return len(lists.flatten()) + len(compiled.annotations.of_ids(lists))

@@ -11,10 +11,10 @@ import pyarrow as pa
 from rules_index.domains.region_codes import Regions
 from rules_index.errors import SchemaError
 from rules_index.index.inputs import as_table, read_leaf, truth_values
-from rules_index.index.pattern_groups import LEAST_ROWS, groups_of
+from rules_index.index.pattern_groups import groups_of, is_pattern
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.language.evaluation.evaluated import Evaluated
-from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
+from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import path_parts
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def codes_of_values(
     scratch = np.empty(rows if as_bytes else 0, np.int32)
     raised: dict[int, np.ndarray] = {}
     computed: Computed | None = None
-    done = _write_patterns(attributes, regions, read, codes) if rows >= LEAST_ROWS else frozenset[int]()
+    done = _write_patterns(attributes, regions, read, codes)
     for number, attribute in enumerate(attributes):
         if number in done:
             continue
@@ -117,24 +117,24 @@ def _write_patterns(
     """Writes the codes of attributes in pattern groups (many patterns over one column). Returns the numbers of these
     attributes."""
     done: set[int] = set()
-    if sum(isinstance(each, Operation) and each.name in ("like", "rlike") for each in attributes) == 0:
-        return frozenset()
+    patterns = [(number, each) for number, each in enumerate(attributes) if is_pattern(each)]
     truth_codes = np.empty(3, np.int32)
-    for group in groups_of(tuple(attributes)):
+    for group in groups_of(tuple(each for _, each in patterns)):
         given = read[group.leaf.name]
         if isinstance(given, np.ndarray) or given.raised is not None or pa.types.is_dictionary(given.values.type):
             continue
         rows, truths = group.truths(given.values)
         nulls = np.flatnonzero(rows < 0)
-        for number in group.numbers:
+        numbers = [patterns[place][0] for place in group.numbers]
+        for place, number in zip(group.numbers, numbers, strict=True):
             regions[number].encode_truth(np.arange(3, dtype=np.int8), truth_codes)
-            truth = truths.get(number)
+            truth = truths.get(place)
             if truth is None:
                 codes[number] = truth_codes[0]
                 codes[number, nulls] = truth_codes[2]
             else:
                 codes[number] = truth_codes.astype(codes.dtype)[truth][rows]
-        done.update(group.numbers)
+        done.update(numbers)
     return frozenset(done)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +27,6 @@ from rules_index.language.typed import Expression, Leaf, Operation
 
 LEAST_PATTERNS = 16
 """With fewer patterns over a column, the automaton costs more than it saves."""
-LEAST_ROWS = 128
-"""With fewer rows in a batch, the automaton costs more than it saves."""
 _MOST_CELLS = 1 << 26
 """The most cells of an automaton's table; patterns that need more are evaluated one by one."""
 _FALSE, _TRUE, _NULL = 0, 1, 2
@@ -100,7 +99,7 @@ class Group:
 
     leaf        the column
     folded      whether strings are searched in lower case
-    numbers     the patterns' attribute numbers
+    numbers     the patterns' numbers among those that `groups_of` was given
     operations  the patterns
     certain     for each pattern whether every string that contains one of its texts matches
     texts       the automaton of all patterns' texts
@@ -116,7 +115,7 @@ class Group:
 
     def truths(self, strings: pa.Array) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """Evaluates the patterns. Returns the number of each row's distinct value [rows], -1 for NULL; and, for each
-        pattern that matches some value, by attribute, the truth [values + 1] uint8 of each value, that of NULL last."""
+        pattern that matches some value, by number, the truth [values + 1] uint8 of each value, that of NULL last."""
         coded = strings.dictionary_encode()
         values = coded.dictionary
         rows = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
@@ -147,19 +146,24 @@ class Group:
         return found
 
 
+def is_pattern(attribute: Expression) -> TypeGuard[Operation]:
+    """Whether an attribute is a LIKE or RLIKE of a column of strings."""
+    if not isinstance(attribute, Operation) or attribute.name not in ("like", "rlike"):
+        return False
+    (operand,) = attribute.operands
+    return isinstance(operand, Leaf) and operand.text is None and pa.types.is_string(operand.type)
+
+
 @lru_cache(maxsize=8)
-def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
-    """The groups of patterns among the attributes. A column with few patterns has no group."""
+def groups_of(patterns: tuple[Operation, ...]) -> tuple[Group, ...]:
+    """The groups of patterns, each of which `is_pattern`. A column with few patterns has no group."""
     waiting: dict[tuple[Leaf, bool], list[tuple[int, Operation, frozenset[bytes], bool]]] = {}
-    for number, attribute in enumerate(attributes):
-        if not isinstance(attribute, Operation) or attribute.name not in ("like", "rlike"):
-            continue
-        (operand,) = attribute.operands
-        if not isinstance(operand, Leaf) or operand.text is not None or not pa.types.is_string(operand.type):
-            continue
-        folded, required, exact = _needles(attribute)
+    for number, pattern in enumerate(patterns):
+        (column,) = pattern.operands
+        assert isinstance(column, Leaf)
+        folded, required, exact = _needles(pattern)
         if required is not None:
-            waiting.setdefault((operand, folded), []).append((number, attribute, required, exact))
+            waiting.setdefault((column, folded), []).append((number, pattern, required, exact))
     found = []
     for (leaf, folded), members in waiting.items():
         if len(members) < LEAST_PATTERNS and sum(len(needles) for _, _, needles, _ in members) < LEAST_PATTERNS:

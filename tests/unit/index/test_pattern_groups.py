@@ -10,7 +10,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.index import code_matrix
-from rules_index.index.pattern_groups import LEAST_PATTERNS, Texts, groups_of
+from rules_index.index.pattern_groups import LEAST_PATTERNS, Group, Texts, groups_of, is_pattern
 from rules_index.language.patterns.needles import like_needles, rlike_needles
 from tests.cases import quick_first
 
@@ -82,15 +82,31 @@ def test_patterns_together_are_what_each_is_alone(seed: int, monkeypatch: pytest
     rules = [(number, rule(draw)) for number in range(150)]
     compiled = ri.compile_rules(rules, SCHEMA)
     assert len(compiled) > 100
-    assert groups_of(tuple(compiled.attributes)), "there are enough of them"
+    assert groups_of(tuple(filter(is_pattern, compiled.attributes))), "there are enough of them"
     values = [None if draw.random() < 0.1 else word(draw, 0, 8) for _ in range(400)]
     table = pa.table({"s": pa.array(values), "n": pa.array([draw.choice([None, 1, 5]) for _ in values])}, SCHEMA)
     together = compiled.match(table).to_pylist()
     for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
         cast = pa.table({"s": table["s"].cast(kind), "n": table["n"]})
         assert compiled.match(cast).to_pylist() == together
-    monkeypatch.setattr(code_matrix, "LEAST_ROWS", 1 << 30)
+    monkeypatch.setattr(code_matrix, "groups_of", lambda patterns: ())
     assert compiled.match(table).to_pylist() == together
+
+
+def test_single_rows_are_searched_for_all_patterns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    truths = Group.truths
+    monkeypatch.setattr(
+        Group, "truths", lambda self, strings: [searched.append(len(strings)), truths(self, strings)][1]
+    )
+    rules = [*((f"r{number}", f"s LIKE '%{number}x_'") for number in range(LEAST_PATTERNS)), ("n", "n > 2")]
+    compiled = ri.compile_rules(rules, SCHEMA)
+    table = pa.table({"s": ["13xy", None], "n": pa.array([5, 1], pa.int64())}, SCHEMA)
+    assert compiled.match(table).to_pylist() == [["n", "r13", "r3"], []]
+    before = groups_of.cache_info().misses
+    for count in (5, np.int64(5), None):  # an unusual type is encoded beside the patterns
+        assert compiled.match_one({"s": "13xy", "n": count}) == (["n", "r13", "r3"] if count == 5 else ["r13", "r3"])
+    assert searched == [2, 1, 1, 1] and groups_of.cache_info().misses == before
 
 
 def test_texts_are_found_where_python_finds_them() -> None:
@@ -132,7 +148,7 @@ def test_a_rule_of_a_thousand_alternatives() -> None:
         ("all", "s NOT LIKE ALL (" + ", ".join(f"'%{each}%'" for each in words) + ")"),
     ]
     compiled = ri.compile_rules(texts, SCHEMA)
-    assert compiled.rejects.num_rows == 0 and len(groups_of(tuple(compiled.attributes))) == 1
+    assert compiled.rejects.num_rows == 0 and len(groups_of(tuple(filter(is_pattern, compiled.attributes)))) == 1
     values = [None, *(f"--w{number}{'x' if number % 3 else 'y'}--" for number in range(2000))]
     table = pa.table({"s": pa.array(values), "n": pa.nulls(len(values), pa.int64())})
     expected = [
