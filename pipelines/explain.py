@@ -15,6 +15,7 @@ from pipelines.explaining.absent import why_absent
 from pipelines.explaining.derived import derived_values, needs_of
 from pipelines.explaining.indexes import Indexes
 from pipelines.explaining.rows import TAGGED_WITH, rows_where
+from pipelines.rule_set import bigint_of
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, scope_of
 from rules_index.explaining.nearest_rules import NearestRules
 from rules_index.explaining.rule import rule_of
@@ -30,9 +31,6 @@ MOST_MATCHED, MOST_NEAR = 100, 5
 """Maximum numbers of matching rules, and of near misses, that are explained for a row if no rule is named."""
 _MOST_TRIED = 20
 """Maximum number of candidates for near misses that are tried for a row."""
-
-_DIGITS = 30
-"""Maximum length of an id's text that is read as a number: more than any BIGINT has."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +151,8 @@ def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint:
 
 def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | None) -> str | int | None:
     """The id of a rule in the type that the index has; None, with the reason noted, if the index lacks the rule."""
-    rule_id: Any = rule
-    if pa.types.is_integer(compiled.ids.type) and rule.removeprefix("-").isdecimal() and len(rule) <= _DIGITS:
-        rule_id = int(rule)
+    number = bigint_of(rule) if pa.types.is_integer(compiled.ids.type) else None
+    rule_id = rule if number is None else number
     try:
         rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:

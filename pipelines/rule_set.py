@@ -43,6 +43,8 @@ UNKNOWN_SCOPE, DUPLICATE_ID = "UNKNOWN_SCOPE", "DUPLICATE_ID"
 NEEDS_SPARK, NOT_IMPLIED = "NEEDS_SPARK", "NOT_IMPLIED"
 SHOWN = 200
 """Maximum characters of a rule's id, scope or text in a message: each may have millions, and every run prints it."""
+_LONGEST_NUMBER = 30
+"""The longest text that is read as a number: longer than any BIGINT, and short enough for Python's `int`."""
 ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
 """Errors for which a rule is rejected by its row alone."""
 
@@ -201,7 +203,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         "MISSING_VALUE": pl.format(
             "The rule has NULL (or bytes that are not UTF-8) as its {}; every rule needs one.", "listed"
         ),
-        UNKNOWN_SCOPE: pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
+        UNKNOWN_SCOPE: pl.col("scope").map_elements(lambda scope: unknown_scope(scope, scopes), pl.String),
     }
     message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
     rejects = as_rejects(refused.with_columns(message=message, position=None))
@@ -214,6 +216,13 @@ def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(kind) for name, kind in REJECT_SCHEMA.items())
 
 
-def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
+def bigint_of(text: str) -> int | None:
+    """The id that a text gives if the ids of rules are BIGINT; None if it gives none."""
+    found = int(text) if text.removeprefix("-").isdecimal() and len(text) <= _LONGEST_NUMBER else 1 << 63
+    return found if -(1 << 63) <= found < 1 << 63 else None
+
+
+def unknown_scope(scope: str, scopes: Sequence[str]) -> str:
+    """The message for a rule of a scope that is not among the configured ones."""
     hint = did_you_mean(scope, scopes, f"; the scopes are: {', '.join(sorted(scopes)) or 'none'}.")
     return f"There is no stream or join named {scope[:SHOWN]}{hint}"

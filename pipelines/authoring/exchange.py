@@ -26,7 +26,7 @@ from pipelines.errors import ConfigurationError, TableError, not_written
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import rewrite_alters_times
-from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN
+from pipelines.rule_set import ANNOTATED_BY, DUPLICATE_ID, RULE_COLUMNS, SHOWN, UNKNOWN_SCOPE, unknown_scope
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
@@ -331,9 +331,9 @@ def _compile_rejects(workspace: Workspace, name: str, rules: pl.DataFrame) -> di
 
 
 def _unknown(rules: pl.DataFrame, scope: str, scopes: Sequence[str]) -> dict[Any, dict[str, Any]]:
-    message = f"There is no stream or join named {scope}; the scopes are: {', '.join(sorted(scopes)) or 'none'}."
+    message = unknown_scope(scope, scopes)
     return {
-        rule: {"rule_id": rule, "error": "UNKNOWN_SCOPE", "message": message, "position": None}
+        rule: {"rule_id": rule, "error": UNKNOWN_SCOPE, "message": message, "position": None}
         for rule in rules["rule_id"]
     }
 

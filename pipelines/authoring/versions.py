@@ -17,7 +17,7 @@ from pipelines.lake.lake import Lake, arrow_schema
 from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, read_rows
 from pipelines.lake.tagged_ids import IDS, coded, tagged_rows
 from pipelines.lake.version_rows import is_small, rows_of_versions, rules_at
-from pipelines.rule_set import in_years_of_python
+from pipelines.rule_set import bigint_of, in_years_of_python
 from pipelines.table_definitions import OPTIONAL_OF_RULES, RULES, tagged_table
 from pipelines.workspace import Workspace
 from rules_index.language.coercion import spark_type
@@ -29,8 +29,6 @@ COLUMNS = tuple(column.name for column in WHOLE_RULES.columns)
 _OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
 MOST_VERSIONS = 1_000
 """Maximum number of versions of a table that a rule's history looks at, the newest first."""
-_DIGITS = 30
-"""Maximum length of an id's text: more than any BIGINT has, and fewer than Python's `int` refuses."""
 Counts = dict[int, int]
 """Rows that a rule matched in one version of a tagged table, by the version of `rules` that tagged them."""
 MOST_REWRITES = 10
@@ -198,7 +196,7 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
     user of an edit that names none. TableError if no version has the rule.
     """
     lake = workspace.lake
-    wanted = _number(rule_id) if lake.rule_id_type() == "bigint" else rule_id
+    wanted = bigint_of(rule_id) if lake.rule_id_type() == "bigint" else rule_id
     if wanted is None:
         raise TableError(f"The ids of rules are whole numbers here, and {rule_id} is not one.")
     entries: list[dict[str, Any]] = []
@@ -331,9 +329,3 @@ def _comparable(value: Any) -> str:
     if value is None or isinstance(value, (str, int, bool, datetime)):
         return str(value)
     return repr(sorted(value.items()))
-
-
-def _number(text: str) -> int | None:
-    """The BIGINT that a text gives; None if it gives none."""
-    found = int(text) if text.removeprefix("-").isdecimal() and len(text) <= _DIGITS else 1 << 63
-    return found if -(1 << 63) <= found < 1 << 63 else None

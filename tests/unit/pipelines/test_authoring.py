@@ -129,7 +129,7 @@ def test_an_import_is_one_commit_of_what_differs(workspace, add_rules, tmp_path:
             {"rule_id": "d", "scope": "s", "expression": "x > 60"},
             {"rule_id": "e", "scope": "s", "expression": "x IN (1, 2)"},
             {"rule_id": "f", "scope": "s", "expression": "y > 1"},
-            {"rule_id": "g", "scope": "nowhere", "expression": "x > 1"},
+            {"rule_id": "g", "scope": "othr", "expression": "x > 1"},
         ],
     )
     dry = import_rules(workspace, path, replace=True, dry_run=True)
@@ -138,6 +138,7 @@ def test_an_import_is_one_commit_of_what_differs(workspace, add_rules, tmp_path:
         ("f", "UNKNOWN_COLUMN"),
         ("g", "UNKNOWN_SCOPE"),
     }
+    assert any(each["message"].endswith("named othr; did you mean 'other'?") for each in dry.rejected)
     assert workspace.lake.version("rules") == version
     done = import_rules(workspace, path, replace=True)
     assert done.version == workspace.lake.version("rules") == version + 1
