@@ -16,7 +16,7 @@ from rules_index.domains.values import points
 from rules_index.errors import RuleError
 from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.automaton import STATE_LIMIT, build, spend_on_sets
-from rules_index.language.patterns.search import Searcher
+from rules_index.language.patterns.search import MOST_MATCHERS, Searcher
 from rules_index.language.patterns.strings import buffers, decodable, with_nulls
 from rules_index.language.patterns.syntax import Assertion, Characters, Node, Place, Repeat, Sequence
 from rules_index.work_budget import Work
@@ -126,7 +126,7 @@ class LikeMatcher:
         return getattr(pc, kernel)(strings, text)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_MATCHERS)
 def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> LikeMatcher:
     """The matcher of a pattern. ILIKE converts value and pattern to lower case, but not the escape character, as Spark
     does."""

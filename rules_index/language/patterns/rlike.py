@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rules_index.language.patterns.automaton import build, check
 from rules_index.language.patterns.java_syntax import parse
-from rules_index.language.patterns.search import Searcher
+from rules_index.language.patterns.search import MOST_MATCHERS, Searcher
 from rules_index.language.patterns.strings import buffers, with_nulls
 from rules_index.work_budget import Work
 
@@ -26,7 +26,7 @@ class RlikeMatcher:
         return with_nulls(self._searcher.search(data, offsets, valid), valid)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_MATCHERS)
 def rlike_matcher(pattern: str) -> RlikeMatcher:
     """The matcher of a pattern that `check_rlike` accepts."""
     return RlikeMatcher(pattern)

@@ -34,6 +34,9 @@ from rules_index.language.patterns.utf8 import decode
 
 CELL_LIMIT = 1 << 20
 """The most cached transitions, and the most 64-bit words of state sets, of one pattern."""
+MOST_MATCHERS = 1 << 14
+"""The most patterns whose matchers are cached, some 5 KB each. To make one takes as long as to search a few thousand
+strings, and with more patterns in turn each would be made anew for every batch."""
 _UNKNOWN, _FOUND, _FULL = -1, -2, -3
 _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 

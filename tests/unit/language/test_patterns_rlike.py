@@ -7,6 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
+from rules_index.compiling.compile import compile_rules
 from rules_index.errors import RuleError
 from rules_index.language.patterns import check_rlike, is_safe_in_java, rlike_as_re2, rlike_matcher
 
@@ -166,3 +167,15 @@ def test_translation_for_re2_says_what_it_cannot_express() -> None:
     assert rlike_as_re2("(a|b)+$").endswith(r"\z)")
     with pytest.raises(RuleError, match="larger expression"):
         rlike_as_re2(r"(a|b)+\b")
+
+
+def test_matchers_of_many_patterns_are_made_once() -> None:
+    letters = str.maketrans("0123456789", "abcdefghij")
+    # no text is in all matches, in upper and in lower case
+    rules = [(number, f"s RLIKE '(?i)z{str(number).translate(letters)}x+y'") for number in range(1_100)]
+    compiled = compile_rules(rules, pa.schema([("s", pa.string())]))
+    batch = pa.table({"s": ["aZBAJJxY", "zcxxy"]})
+    assert compiled.match(batch).to_pylist() == [[1099], [2]]
+    made = rlike_matcher.cache_info().misses
+    assert compiled.match(batch).to_pylist() == [[1099], [2]]
+    assert rlike_matcher.cache_info().misses == made
