@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pyarrow as pa
 
@@ -70,6 +71,7 @@ class Scope:
         return found[0], self._types[found[0]]
 
 
+_MOST_COMPARED = 2_000
 _LONGEST_SHOWN = 100
 """The most letters of an unknown name, or of a known one, that a message shows."""
 
@@ -79,7 +81,8 @@ def _shown(name: str) -> str:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, (each for each in known if len(each) <= _LONGEST_SHOWN), cutoff=0.5)
+    compared = islice(known, _MOST_COMPARED)  # very many rules may each have another unknown name
+    return did_you_mean(name, (each for each in compared if len(each) <= _LONGEST_SHOWN), cutoff=0.5)
 
 
 def quote(part: str) -> str:
