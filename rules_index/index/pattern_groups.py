@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import gather_indices
+from rules_index.arrays import gather_indices, offsets_of
 from rules_index.kernels.many_texts import build_states, find_texts
+from rules_index.kernels.rows_by_rule import rows_by_rule
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.patterns.like import LikeMatcher, lower
 from rules_index.language.patterns.needles import like_is_contains, like_needles, rlike_needles
@@ -86,11 +87,14 @@ class Texts:
             room = count
         texts, found = texts[:count], found[:count]
         gather, offsets = gather_indices(self.starts, texts)
-        owners = self.owners[gather]
+        lengths = np.bincount(np.repeat(found, np.diff(offsets)), minlength=len(strings)).astype(np.int32)
+        starts, rows = np.zeros(patterns + 2, np.int64), np.empty(len(gather), np.int32)
+        rows_by_rule(self.owners[gather], lengths, starts, rows)
         # several texts of a pattern may occur in one string
-        keys = np.unique(owners.astype(np.int64) * len(strings) + np.repeat(found, np.diff(offsets)))
-        owners, found = np.divmod(keys, max(len(strings), 1))
-        return np.searchsorted(owners, np.arange(patterns + 1)), found
+        is_first = np.ones(len(rows), bool)
+        is_first[1:] = rows[1:] != rows[:-1]
+        is_first[starts[starts < len(rows)]] = True
+        return offsets_of(is_first)[starts[:-1]], rows[is_first]
 
 
 @dataclass(frozen=True)
