@@ -27,7 +27,7 @@ from pipelines.rule_set import NEEDS_SPARK, RULE_COLUMNS, RuleSet
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.sources.value_ranges import SourceRange, source_ranges
 from pipelines.table_definitions import tagged_table
-from pipelines.value_lists import read_lists
+from pipelines.value_lists import ListReader
 from pipelines.workspace import Workspace
 from rules_index.implication.disjoint_rules import disjoint_rules
 from rules_index.implication.kinds import (
@@ -103,19 +103,20 @@ def lint_scopes(
         # whole rows, which are kept: `rule_rows` and others need columns that are not compiled
         rules_at(workspace.lake, workspace.lake.version("rules"))
     rules = current_rules(workspace)
-    return [_lint_scope(scope, rules, runs, noisy) for scope in due]
+    lists = ListReader(workspace.configuration)
+    return [_lint_scope(scope, rules, lists, runs, noisy) for scope in due]
 
 
-def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintResult:
+def _lint_scope(scope: Scope, rules: RuleSet, lists: ListReader, runs: int, noisy: float) -> LintResult:
     started = time.perf_counter()
     scope.workspace.progress(f"looking at the rules of {scope.name}")
     count = rules.enabled(scope.name)
     try:
         found = [*_rejected(scope, rules)]
         usable = _usable(scope, rules, found)
-        found += _of_streams(scope, rules, usable)
-        found += _of_rules(scope, usable)
-        found += _of_source(scope, usable, found)
+        found += _of_streams(scope, rules, usable, lists)
+        found += _of_rules(scope, usable, lists)
+        found += _of_source(scope, usable, found, lists)
         found += _of_runs(scope, usable, found, runs, noisy)
         shown, accepted = _with_rules(scope, rules.version, sorted(found, key=_sort_key))
     except _FAILURES as error:
@@ -203,7 +204,7 @@ def _usable(scope: Scope, rules: RuleSet, rejected: Iterable[Finding]) -> pl.Dat
     return valid.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else valid
 
 
-def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[Finding]:
+def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame, lists: ListReader) -> Iterable[Finding]:
     """A finding if the stream could read another stream's tagged rows."""
     if not isinstance(scope, StreamScope):
         return
@@ -212,31 +213,34 @@ def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[
     for stream in possible_origins(workspace.configuration, scope.stream):
         other = StreamScope(workspace, stream)
         valid = _usable(other, rules, _rejected(other, rules))
-        theirs[stream.name] = _with_lists(workspace, valid, rules, stream.event_time)
-    mine = _with_lists(workspace, usable, rules, scope.event_time)
-    proposal = origin_proposal(workspace, scope.stream, mine, theirs, scope.columns()) if theirs else None
+        theirs[stream.name] = _with_lists(workspace, valid, rules, stream.event_time, lists)
+    if not theirs:
+        return
+    mine = _with_lists(workspace, usable, rules, scope.event_time, lists)
+    proposal = origin_proposal(workspace, scope.stream, mine, theirs, scope.columns())
     if proposal is not None:
         yield Finding(None, IMPLIED_BY_STREAM, proposal)
 
 
-def _with_lists(workspace: Workspace, usable: pl.DataFrame, rules: RuleSet, event_time: str | None) -> IndexedRules:
-    configuration = workspace.configuration
-    lists, _ = read_lists(configuration, usable["expression"])
-    return IndexedRules(usable, rules.version, event_time, configuration.rules.time_zone, lists=lists)
+def _with_lists(
+    workspace: Workspace, usable: pl.DataFrame, rules: RuleSet, event_time: str | None, lists: ListReader
+) -> IndexedRules:
+    zone = workspace.configuration.rules.time_zone
+    return IndexedRules(usable, rules.version, event_time, zone, lists=lists.read(usable["expression"]))
 
 
-def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
+def _of_rules(scope: Scope, rules: pl.DataFrame, lists: ListReader) -> Iterable[Finding]:
     """The findings of the library, by the rules alone."""
     zone = scope.workspace.configuration.rules.time_zone
     known = scope.known_values(rules["expression"].to_list())
-    lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
-    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone, known, lists)
+    named = lists.read(rules["expression"])
+    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone, known, named)
     for each in found.drop_columns(["example"]).to_pylist():
         others = tuple(each.pop("other_ids"))
         yield Finding(**each, other_ids=others)
 
 
-def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding]) -> list[Finding]:
+def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], lists: ListReader) -> list[Finding]:
     """Findings on rules that no row of the source can match, by the files' statistics.
 
     A rule is left out if a `known` finding explains the same constant better.
@@ -249,14 +253,14 @@ def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding]) -> l
         return []
     condition = " AND ".join(each.condition for each in ranges.values())
     zone = scope.workspace.configuration.rules.time_zone
-    lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
+    named = lists.read(rules["expression"])
     explained: dict[str | int | None, list[str]] = {}
     for each in known:
         if each.kind in _EXPLAIN_RANGE:
             explained.setdefault(each.rule_id, []).append((each.text or "").lower())
     return [
         Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
-        for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone, lists).items()
+        for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone, named).items()
         if column is None or not any(column.lower() in text for text in explained.get(rule_id, ()))
     ]
 

@@ -92,6 +92,20 @@ def read_lists(
     return lists, versions
 
 
+class ListReader:
+    """Reads the lists of several sets of rules, one after the other: a list that two of them name only once."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._held = HeldLists({}, {})
+
+    def read(self, expressions: pl.Series) -> list[AnyList]:
+        """The current lists that expressions name, as `read_lists` gives them. They are held until the next call."""
+        lists, versions = read_lists(self._configuration, expressions, self._held)
+        self._held = HeldLists({each.name: each for each in lists if isinstance(each, ri.ValueList)}, versions)
+        return lists
+
+
 def contents(rules: pl.DataFrame, lists: Iterable[AnyList]) -> pl.Series:
     """For each rule, the lists that it names with the digests of their values, as one text; NULL if it names none."""
     digests = {each.name: each.digest for each in lists}

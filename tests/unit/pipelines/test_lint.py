@@ -21,6 +21,7 @@ from pipelines.scopes import scope_of
 from pipelines.sources import known_values as known_values_module
 from pipelines.sources.known_values import source_values
 from pipelines.sources.value_ranges import source_ranges
+from pipelines.value_lists import ListReader
 from rules_index.implication.kinds import LINT_KINDS, UNIT
 from tests.unit.language.clock import within
 
@@ -113,7 +114,7 @@ def test_what_explains_a_range_is_looked_up_by_rule(workspace) -> None:
     rules = pl.DataFrame({"rule_id": ids, "expression": "name = 'z'", "valid_from": None, "valid_to": None})
     known = [Finding(each, UNIT, "", text="x > 5") for each in ids]
     started = time.process_time()
-    found = _of_source(scope_of(workspace, "s"), rules, known)
+    found = _of_source(scope_of(workspace, "s"), rules, known, ListReader(workspace.configuration))
     assert within(0.5, time.process_time() - started)  # with a look at each rule for each other one: a second and more
     assert [each.rule_id for each in found] == sorted(ids)
 

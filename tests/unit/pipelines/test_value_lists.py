@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines import value_lists
 from pipelines.authoring.exchange import import_rules
 from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_scopes
@@ -51,6 +52,25 @@ def lake(tmp_path: Path, new_workspace: Any, add_rules: Any) -> Any:
 def tags(workspace: Any) -> dict[int, list[str]]:
     table = DeltaTable(workspace.lake.uri("s_tagged")).to_pyarrow_table()
     return dict(sorted(zip(table["pk"].to_pylist(), table["rule_ids"].to_pylist(), strict=True)))
+
+
+def test_lint_reads_each_list_once(lake: Any, new_workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of ten million values takes seconds to read."""
+    configuration = lake.configuration
+    streams = {name: {"source": configuration.streams["s"].source, "key": ["pk"]} for name in ("s", "t")}
+    lists = {"sanctioned": {"source": configuration.lists["sanctioned"].source, "column": "account"}}
+    workspace = new_workspace(streams, spark=False, lists=lists)
+    write_rules(workspace, [*RULES, ("far", "t", "account IN LIST('sanctioned') AND amount > 99")])
+    read: list[str] = []
+    made = value_lists._read
+
+    def noted(wanted: Any, *table: Any) -> Any:
+        read.append(wanted.name)
+        return made(wanted, *table)
+
+    monkeypatch.setattr(value_lists, "_read", noted)
+    assert not any(each.error for each in lint_scopes(workspace))
+    assert read == ["sanctioned"]
 
 
 def test_a_shell_takes_the_command_that_makes_a_missing_list_as_it_is_printed(
