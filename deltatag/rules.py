@@ -82,7 +82,7 @@ def export_action(workspace: Workspace, args: Namespace) -> int:
 
 def history_action(workspace: Workspace, args: Namespace) -> int:
     """Print the history of a rule; returns the exit status."""
-    from pipelines.authoring.versions import history
+    from pipelines.authoring.versions import MOST_VERSIONS, history
 
     found = history(workspace, args.rule)
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
@@ -103,6 +103,10 @@ def history_action(workspace: Workspace, args: Namespace) -> int:
         for each in found
     ]
     print_table(names, rows)
+    oldest = found[-1]
+    if oldest["version"] and oldest["operation"] is None:
+        reach = f"the files of earlier ones are gone, or they are not among the last {MOST_VERSIONS:,}"
+        say(f"Version {oldest['version']} is the oldest that was read, and the rule may be older: {reach}.")
     return DONE
 
 

@@ -27,7 +27,7 @@ WHOLE_RULES = replace(RULES, columns=(*RULES.columns, *OPTIONAL_OF_RULES))
 """The table `rules` with all columns that it can have."""
 COLUMNS = tuple(column.name for column in WHOLE_RULES.columns)
 _OPTIONAL = tuple(column.name for column in OPTIONAL_OF_RULES)
-MOST_VERSIONS = 1_000
+MOST_VERSIONS = 10_000
 """Maximum number of versions of a table that a rule's history looks at, the newest first."""
 Counts = dict[int, int]
 """Rows that a rule matched in one version of a tagged table, by the version of `rules` that tagged them."""
@@ -97,7 +97,7 @@ def rules_of_versions(
             rows = None
             yield version, found
             continue
-        if found is not rows:
+        if rows is None or (found is not rows and not found.equals(rows)):
             rows = found
             try:
                 rules = _with_all_columns(lake, pl.DataFrame(pl.from_arrow(found)), version)
@@ -212,8 +212,9 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
         entries.append(newer)
     if not entries:
         known = rules_of(lake, lake.delta("rules"))["rule_id"].drop_nulls()
+        last = f", among the last {MOST_VERSIONS:,}," if lake.version("rules") >= MOST_VERSIONS else ""
         raise TableError(
-            f"No version of the table rules that is kept has a rule {rule_id}{did_you_mean(rule_id, known)}"
+            f"No version of the table rules that is kept{last} has a rule {rule_id}{did_you_mean(rule_id, known)}"
         )
     scopes = {each["row"]["scope"] for each in entries if each["row"]} - {None}  # a rule may be written without one
     matches = _matches(workspace, wanted, scopes)

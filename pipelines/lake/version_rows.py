@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SMALL, _KEPT_BYTES = 16 << 20, 64 << 20
 """Maximum bytes of the files of `rules`, and of their rows, that stay in memory: after many edits each reading takes
 seconds."""
+_AHEAD = 500
+"""Number of commits whose files are read at once if few rows are wanted: one by one, each takes milliseconds."""
 Where = Callable[[pa.Schema], pc.Expression | None]
 """Gives the condition of the wanted rows, for the columns of a version; None for all rows."""
 
@@ -37,6 +39,8 @@ def rows_of_versions(
     held: _Version | None = None
     for version in versions:
         try:
+            if held is not None:
+                held.read_ahead(log, versions[-1])
             if held is None or not held.advance(log, version):
                 held = _Version(lake, name, version, where, held)
             found: pa.Table | PipelineError = held.rows()
@@ -78,6 +82,24 @@ class _Version:
         self._condition = where(self._schema) if where is not None else None
         self._is_kept = name == "rules" and self._condition is None
         self._shown: tuple[list[pa.Table], pa.Table] | None = None
+        self._ahead: dict[str, pa.Table | Exception] = {}
+        self._ahead_to = number
+
+    def read_ahead(self, log: DeltaLog, last: int) -> None:
+        """Read the files that the next commits add, up to the version `last`, unless all of their rows are wanted."""
+        if self._condition is None or not self._by_file or self.number < self._ahead_to:
+            return
+        self._ahead_to = min(self.number + _AHEAD, last)
+        paths: set[str] = set()
+        for version in range(self.number + 1, self._ahead_to + 1):
+            try:
+                actions = _changes(log, version)
+            except PipelineError:
+                break
+            if actions is None:
+                break
+            paths |= {each["add"]["path"] for each in actions if "add" in each}
+        self._ahead = _read(self._table, sorted(paths - self._read.keys()), self._condition) if paths else {}
 
     def advance(self, log: DeltaLog, number: int) -> bool:
         """Become a later version by the commits of the log. False if it does not hold one of them, or if a commit
@@ -85,11 +107,8 @@ class _Version:
         if not self._by_file:
             return False
         for version in range(self.number + 1, number + 1):
-            try:
-                actions = log.commit(version)
-            except ValueError:  # what the log's file has is no JSON: delta-rs says so, or reads a checkpoint instead
-                return False
-            if actions is None or any("metaData" in each or "protocol" in each for each in actions):
+            actions = _changes(log, version)
+            if actions is None:
                 return False
             self._paths -= {each["remove"]["path"] for each in actions if "remove" in each}
             self._paths |= {each["add"]["path"] for each in actions if "add" in each}
@@ -107,9 +126,9 @@ class _Version:
                 raise self._lake.unreadable(self._name, self.number, error) from error
         self._read = {path: rows for path, rows in self._read.items() if path in self._paths}
         new = self._paths - self._read.keys()
-        kept = self._kept()
-        self._read |= {path: kept[path] for path in new & kept.keys()}
-        if new := new - kept.keys():
+        for kept in (self._kept(), self._ahead):
+            self._read |= {path: kept[path] for path in new & kept.keys()}
+        if new := new - self._read.keys():
             found = _read(self._table, sorted(new), self._condition)
             self._read |= found
             self._keep({path: rows for path, rows in found.items() if isinstance(rows, pa.Table)})
@@ -137,6 +156,17 @@ class _Version:
         size += self._lake.rule_files_read[2] if before and self._lake.rule_files_read is not None else 0
         if self._is_kept and size <= _KEPT_BYTES:
             self._lake.rule_files_read = self._schema, {**before, **rows}, size
+
+
+def _changes(log: DeltaLog, version: int) -> list[dict[str, Any]] | None:
+    """The actions of a commit; None if the log does not hold it, or if it changes more than files."""
+    try:
+        actions = log.commit(version)
+    except ValueError:  # what the log's file has is no JSON: delta-rs says so, or reads a checkpoint instead
+        return None
+    if actions is None or any("metaData" in each or "protocol" in each for each in actions):
+        return None
+    return actions
 
 
 def _read(table: DeltaTable, paths: Sequence[str], where: pc.Expression | None) -> dict[str, pa.Table | Exception]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import Schema
 
+from deltatag.rules import history_action
+from pipelines.authoring import versions as versions_module
 from pipelines.authoring.versions import diff, history, in_force, rules_of, rules_of_versions
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake import version_rows
@@ -199,6 +202,42 @@ def test_a_version_without_its_files_or_its_log_is_an_error(edited) -> None:
             assert str(rules) == str(error)
         else:
             assert as_rows(rules) == alone == known[version]
+
+
+def test_the_versions_of_one_rule_are_read_many_at_once(workspace, add_rules, monkeypatch) -> None:
+    """One reading of many files takes a fraction of many readings."""
+    for number in range(12):
+        add_rules(workspace, (f"a{number}", "s", f"x > {number}"))
+    workspace.lake.delta("rules").update(predicate="rule_id = 'a3'", new_values={"expression": "x > 99"})
+    monkeypatch.setattr(version_rows, "_AHEAD", 8)
+    readings: list[int] = []
+    rows_by_file = version_rows.rows_by_file
+
+    def counted(table, paths, where=None):
+        readings.append(len(paths))
+        return rows_by_file(table, paths, where)
+
+    monkeypatch.setattr(version_rows, "rows_by_file", counted)
+    assert [each["version"] for each in history(workspace, "a3")] == [13, 4]
+    assert readings == [8, 5]
+
+
+@pytest.mark.parametrize("most", [3, 10_000])
+def test_a_history_tells_how_far_back_it_looks(workspace, add_rules, monkeypatch, capsys, most: int) -> None:
+    add_rules(workspace, ("a", "s", "x > 0"))
+    for number in range(4):
+        add_rules(workspace, (f"b{number}", "s", "x > 1"))
+    monkeypatch.setattr(versions_module, "MOST_VERSIONS", most)
+    shown = Namespace(rule="a", json=False)
+    assert history_action(workspace, shown) == 0
+    said = capsys.readouterr().out
+    assert ("Version 3 is the oldest that was read, and the rule may be older" in said) == (most == 3)
+    workspace.lake.delta("rules").delete("rule_id = 'a'")
+    for number in range(4, 8):
+        add_rules(workspace, (f"b{number}", "s", "x > 1"))
+    if most == 3:
+        with pytest.raises(TableError, match=r"^No version of the table rules that is kept, among the last 3, has a"):
+            history(workspace, "a")
 
 
 @pytest.mark.parametrize("name", ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"])
