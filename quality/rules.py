@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import MissingTableError, TableError
+from pipelines.lake.version_rows import rules_at
 from pipelines.rule_set import SHOWN
 from pipelines.table_definitions import ID_TYPES, RULES, Column
 from quality.evaluation import MeasuredSuites, Suite
@@ -127,6 +128,7 @@ def _enabled(lake: Lake, version: int | None = None) -> pl.DataFrame:
     """The enabled rules of all scopes, with all columns, in lower case."""
     import polars as pl
 
-    frame = pl.DataFrame(pl.from_arrow(lake.arrow(NAME, version=version)))
+    rows = lake.arrow(NAME) if version is None else rules_at(lake, version)
+    frame = pl.DataFrame(pl.from_arrow(rows))
     frame = frame.rename({name: name.lower() for name in frame.columns})
     return frame.filter(pl.col("enabled").fill_null(True)) if "enabled" in frame.columns else frame

@@ -223,13 +223,26 @@ def _dataset_of(table: DeltaTable, files: pa.Table) -> FileSystemDataset:
 
 
 def _files_with(table: DeltaTable, equal: Sequence[tuple[str, Any]]) -> pa.Table:
-    """The files of a table, as `files_in` gives them, whose partition does not exclude that columns have these
-    values."""
+    """The files of a table, as `files_in` gives them, whose partition and bounds in the log do not exclude that columns
+    have these values."""
     files = files_in(table)
     for column, value in equal:
         if column in table.metadata().partition_columns:
             files = files.filter(pc.equal(pc.struct_field(files["partition"], column), value))
+            continue
+        for bound, excludes in (("min", pc.greater), ("max", pc.less)):
+            held = _bounds(files, bound, column)
+            if held is not None and (is_text(held.type) if isinstance(value, str) else pa.types.is_integer(held.type)):
+                outside = excludes(held.cast(pa.scalar(value).type), value)
+                files = files.filter(pc.invert(pc.fill_null(outside, False)))
     return files
+
+
+def _bounds(files: pa.Table, bound: str, column: str) -> pa.ChunkedArray | None:
+    """The minima or maxima ("min", "max") of a column in files, given as by `files_in`; None if the log has none."""
+    if bound not in files.column_names or files.schema.field(bound).type.get_field_index(column) < 0:
+        return None
+    return pc.struct_field(files[bound], column)
 
 
 def _all_equal(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:

@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow.dataset import FileSystemDataset
 
+from pipelines.lake import reading
 from pipelines.lake.filtered_rows import filtered_rows
 from pipelines.lake.reading import as_dataset, as_texts
 
@@ -67,6 +69,31 @@ def test_texts_that_are_not_utf8_and_times_in_96_bits_are_read(tmp_path: Path) -
 def _all(table: DeltaTable) -> list[dict[str, object]]:
     found: list[dict[str, object]] = as_texts(as_dataset(table).to_table(COLUMNS)).to_pylist()
     return found
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_files_whose_bounds_exclude_a_value_are_not_read(tmp_path: Path, monkeypatch, count: int) -> None:
+    texts = [None, "", "a", "x" * 40, "x" * 40 + "y", "\U0010ffff" * 40, "\ue000", "z"]
+    numbers = [None, -(1 << 31), -1, 0, 7, (1 << 31) - 1]
+    rows = [(text, number) for text in texts for number in numbers]
+    for start in range(0, len(rows), count):
+        texts_of, numbers_of = zip(*rows[start : start + count], strict=True)
+        columns = {"text": pa.array(texts_of, pa.string()), "number": pa.array(numbers_of, pa.int32())}
+        write_deltalake(str(tmp_path), pa.table(columns), mode="append")
+    table = DeltaTable(str(tmp_path))
+    read: list[int] = []
+    dataset_of = reading._dataset_of
+
+    def noted(opened: DeltaTable, files: pa.Table) -> FileSystemDataset:
+        read.append(len(files))
+        return dataset_of(opened, files)
+
+    monkeypatch.setattr(reading, "_dataset_of", noted)
+    for text, number in [*((t, n) for t, n in rows if t is not None and n is not None), ("b", 0), ("a", 1 << 40)]:
+        found = reading.read_rows(table, ["number", "text"], [("text", text), ("number", number)])
+        assert [tuple(row.values())[::-1] for row in found.to_pylist()] == [(text, number)] * rows.count((text, number))
+    if count == 1:  # the file of the row, and those that have a NULL in place of a bound
+        assert max(read) <= 4
 
 
 def _sorted(table: pa.Table) -> list[str]:

@@ -19,6 +19,7 @@ from pipelines.lint import lint_scopes
 from pipelines.report import report_scopes
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
+from quality.gates import tagged_gate
 
 
 @pytest.fixture
@@ -111,3 +112,25 @@ def test_lint_and_report_read_each_file_of_rules_once(
     found = lint_scopes(again) if verb == "lint" else report_scopes(again, None, tmp_path / "report")
     assert not any(each.error for each in found)
     assert "rules" not in tables_read and set(files.values()) == {1} and len(files) == 4
+
+
+def test_a_gate_reads_each_file_of_rules_once(new_workspace, add_rules, monkeypatch, tables_read) -> None:
+    """Also if the indexes of many versions are gone, so that it looks up their rules."""
+    workspace = prepared(new_workspace)
+    for number in range(4):
+        add_rules(workspace, (f"a{number}", "s", f"x < {number + 3}"))
+        compile_scopes(workspace, ["s"], force=True)
+        pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source, mode="append")
+        tag_stream(workspace, "s")
+    files: list[str] = []
+    read = version_rows.rows_by_file
+
+    def noted(table: Any, paths: Any, where: Any = None) -> Any:
+        files.extend(paths)
+        return read(table, paths, where)
+
+    monkeypatch.setattr(version_rows, "rows_by_file", noted)
+    tables_read.clear()
+    result = tagged_gate(Workspace(workspace.configuration), "s", 4)
+    assert result.passed and "rules" not in tables_read
+    assert len(files) == len(set(files)) > 1
