@@ -223,6 +223,8 @@ def bigint_of(text: str) -> int | None:
 
 
 def unknown_scope(scope: str, scopes: Sequence[str]) -> str:
-    """The message for a rule of a scope that is not among the configured ones."""
+    """The message for a rule of a scope that is not among the configured ones. A name with blanks at its ends is in
+    quotes."""
     hint = did_you_mean(scope, scopes, f"; the scopes are: {', '.join(sorted(scopes)) or 'none'}.")
-    return f"There is no stream or join named {scope[:SHOWN]}{hint}"
+    shown = scope[:SHOWN] if scope and scope == scope.strip() else repr(scope[:SHOWN])
+    return f"There is no stream or join named {shown}{hint}"

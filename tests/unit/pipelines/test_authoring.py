@@ -16,6 +16,7 @@ from pipelines.authoring.exchange import export_rules, import_rules
 from pipelines.authoring.rule_files import RuleFileError
 from pipelines.authoring.versions import diff, history, rules_of
 from pipelines.compile import compile_scopes
+from pipelines.duplicate_ids import current_rules
 from pipelines.errors import ConfigurationError, TableError
 from pipelines.reporting.edits import edits_of
 
@@ -363,3 +364,13 @@ def test_unknown_scopes_and_files_are_told(workspace, tmp_path: Path) -> None:
     assert import_rules(workspace, path, scope="s").added == ("a",)
     with pytest.raises(RuleFileError, match="cannot be written"):
         export_rules(workspace, tmp_path / "none" / "rules.csv")
+
+
+def test_a_scope_with_blanks_at_its_ends_is_shown_in_quotes(workspace, add_rules, tmp_path: Path) -> None:
+    """In a sentence they are not seen, as those that follow the commas of a CSV."""
+    message = "There is no stream or join named ' s'; did you mean s?"
+    path = tmp_path / "rules.csv"
+    path.write_text("rule_id,scope,expression\na, s,x > 1\n")
+    assert [each["message"] for each in import_rules(workspace, path).rejected] == [message]
+    add_rules(workspace, ("a", " s", "x > 1"))
+    assert current_rules(workspace).rejects["message"].to_list() == [message]
