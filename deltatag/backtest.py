@@ -31,7 +31,9 @@ def backtest_action(workspace: Workspace, args: Namespace) -> int:
     from pipelines.backtest import backtest
 
     candidates = _candidates(workspace, args)
-    result = backtest(workspace, args.scope, candidates, args.since, args.until, args.sample)
+    result = backtest(
+        workspace, args.scope, candidates, args.since, args.until, args.sample, None if args.json else _PLOTTED
+    )
     if args.plot:
         _plot(result, Path(args.plot))
     if args.json:

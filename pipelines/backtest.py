@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -107,11 +107,13 @@ def backtest(
     since: str | None = None,
     until: str | None = None,
     sample: int | None = None,
+    in_full: int | None = None,
 ) -> BacktestResult:
     """Try rules on the current rows of a stream's source.
 
     since, until: ISO 8601, of the event time, `until` excluded. sample: about how many rows to look at, spread over the
-    source; by default all. ConfigurationError for a join, or a range without an event time; SourceError if the source
+    source; by default all. in_full: of how many rules, the first that can be tried, overlaps and examples are wanted;
+    by default of all. ConfigurationError for a join, or a range without an event time; SourceError if the source
     cannot be read without Spark.
     """
     started = time.perf_counter()
@@ -130,9 +132,10 @@ def backtest(
     times, zone = _times(workspace, scope, schema, event_time, since, until), workspace.configuration.rules.time_zone
     rows = SourceRows(over.stream, read, times, sample, zone)
     largest = schema.empty_table()
+    whole = {id(each) for each in [each for each in found if each.error is None][:in_full]}
     for batch in rows if any(each.error is None for each in found) else ():
         workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
-        _count(found, compiled, batch, event_time, ZoneInfo(zone))
+        _count(found, whole, compiled, batch, event_time, ZoneInfo(zone))
         largest = max(largest, batch, key=len)
     if len(largest):
         _measure(found, tried, compile_, largest)
@@ -242,9 +245,15 @@ def _times(
 
 
 def _count(
-    found: Sequence[RuleBacktest], compiled: ri.CompiledRules, rows: pa.Table, event_time: str | None, zone: ZoneInfo
+    found: Sequence[RuleBacktest],
+    in_full: Collection[int],
+    compiled: ri.CompiledRules,
+    rows: pa.Table,
+    event_time: str | None,
+    zone: ZoneInfo,
 ) -> None:
-    """Add the counts and examples of a batch of rows to the results in `found`. event_time: the column.
+    """Add the counts of a batch of rows to the results in `found`, and overlaps and examples to those whose `id` is in
+    `in_full`. event_time: the column.
 
     The work for a rule grows with the rows that it matches, not with the batch: thousands may be tried together.
     """
@@ -267,11 +276,12 @@ def _count(
         each.gained += len(gained)
         each.lost += len(lost)
         each.errors += errors.get(f"n{number}", 0)
-        counts = np.bincount(ordinals[gather_indices(offsets, new)[0]])
-        for rule in np.flatnonzero(counts).tolist():
-            if ids[rule].startswith("t") and ids[rule] != f"t{each.rule_id}":
-                each.overlaps[ids[rule][1:]] = each.overlaps.get(ids[rule][1:], 0) + int(counts[rule])
-        _add_examples(each, rows, gained, lost)
+        if id(each) in in_full:
+            counts = np.bincount(ordinals[gather_indices(offsets, new)[0]])
+            for rule in np.flatnonzero(counts).tolist():
+                if ids[rule].startswith("t") and ids[rule] != f"t{each.rule_id}":
+                    each.overlaps[ids[rule][1:]] = each.overlaps.get(ids[rule][1:], 0) + int(counts[rule])
+            _add_examples(each, rows, gained, lost)
         if places is not None:
             _add_times(each, places[new], hours)
 

@@ -330,10 +330,27 @@ def test_few_far_times_do_not_flatten_the_bars(workspace, capsys, monkeypatch) -
     assert "over time: 1900-01-01 00:00 to 9999-12-31 00:59," in told, "of a hundred matches, two are not few"
 
 
+def test_overlaps_and_examples_are_counted_of_as_many_rules_as_are_wanted(workspace, add_rules) -> None:
+    """If each row matches hundreds of rules, their overlaps take minutes."""
+    add_rules(workspace, ("many", "s", "x > 10"))
+    tried = [Candidate("bad", "nothing > 1"), Candidate("a", "x > 90"), Candidate("b", "x > 50")]
+    whole, part = backtest(workspace, "s", tried), backtest(workspace, "s", tried, in_full=1)
+    for one, two in zip(whole.rules, part.rules, strict=True):
+        assert (one.matches, one.gained, one.over_time, one.error) == (
+            two.matches,
+            two.gained,
+            two.over_time,
+            two.error,
+        )
+    assert [bool(each.overlaps and each.examples) for each in whole.rules] == [False, True, True]
+    assert [bool(each.overlaps or each.examples) for each in part.rules] == [False, True, False]
+
+
 def test_a_rule_that_matches_nothing_costs_next_to_nothing_beside_thousands() -> None:
     rows = pa.table({"x": pa.array([-1], pa.int32())})
     texts = [(f"{kind}{number}", f"x = {number}") for number in range(4_000) for kind in "tn"]
     compiled = ri.compile_rules(texts, rows.schema)
     started = time.process_time()
-    _count([RuleBacktest(str(number)) for number in range(4_000)], compiled, rows, None, ZoneInfo("UTC"))
+    found = [RuleBacktest(str(number)) for number in range(4_000)]
+    _count(found, set(map(id, found)), compiled, rows, None, ZoneInfo("UTC"))
     assert within(0.4, time.process_time() - started)  # with a look at each rule for each other one: 1.3 seconds
