@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
+from pipelines.lake.added_files import files_in
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.reading import files_in
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Configuration, Stream

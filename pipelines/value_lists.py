@@ -15,8 +15,9 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.error_texts import first_line
 from pipelines.errors import MissingTableError, PipelineError, SourceError
+from pipelines.lake.added_files import files_in
 from pipelines.lake.lake import open_delta, rows_in
-from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, read_rows
 from rules_index.domains.list_names import NAMES_ANY, names_in
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from pipelines.error_texts import first_line
 from pipelines.errors import MissingTableError, NeedsSparkError, TableError
+from pipelines.lake.added_files import action_rows, files_in
 from pipelines.lake.column_types import with_later_fields
 from pipelines.lake.deletion_vectors import deletions_in
 from pipelines.lake.delta_rs_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import open_delta
 from pipelines.lake.log_actions import append_metrics, commit_info, removals, transaction
-from pipelines.lake.reading import action_rows, files_in
 from pipelines.lake.transaction_ids import GIVEN_UP
 from rules_index.workers.delta_file_writer import partition_text
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, source_files

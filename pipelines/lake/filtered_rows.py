@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, files_in, plain_field, read_rows
+from pipelines.lake.added_files import files_in
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, plain_field, read_rows
 from pipelines.lake.table_cache import local_folder
 from rules_index.workers.source_file_reader import SourceFile, UnreadableFileError, read_batches
 

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from pipelines.error_texts import first_line, why_denied
 from pipelines.errors import AccessError, MissingTableError, TableError
+from pipelines.lake.added_files import files_in
 from pipelines.lake.filtered_rows import filtered_rows
-from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, as_texts, count_rows, read_rows
 from pipelines.lake.table_cache import delta_rs_uri, local_folder, refuse_if_not_writable, shared_table, table_to_write
 from pipelines.settings.model import LakeSettings
 from pipelines.table_definitions import CHECKPOINT_EVERY_IN_STORE, FIXED_TABLES, LAKE_TABLES, Table, scope_of_table

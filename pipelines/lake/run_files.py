@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import not_written
+from pipelines.lake.added_files import files_in
 from pipelines.lake.folder_snapshot import FolderSnapshot
 from pipelines.lake.lake import Lake, arrow_schema
-from pipelines.lake.reading import files_in, plain_field, read_file
+from pipelines.lake.reading import plain_field, read_file
 from pipelines.lake.table_cache import refuse_if_not_writable
 from pipelines.lake.table_log import table_log
 from pipelines.table_definitions import RUNS

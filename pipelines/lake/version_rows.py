@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
+from pipelines.lake.added_files import files_in
 from pipelines.lake.lake import Lake
-from pipelines.lake.reading import arrow_reads, as_texts, files_in, read_rows, rows_by_file
+from pipelines.lake.reading import arrow_reads, as_texts, read_rows, rows_by_file
 from pipelines.lake.table_log import table_log
 
 if TYPE_CHECKING:

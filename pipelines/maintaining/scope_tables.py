@@ -16,10 +16,10 @@ import pyarrow as pa
 from deltalake import exceptions
 
 from pipelines.errors import TableError, not_written
+from pipelines.lake.added_files import files_in
 from pipelines.lake.column_types import arrow_schema_of
 from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.merging import FileWriter, NotMergeableError
-from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first
 from pipelines.lake.table_log import table_log
 from pipelines.maintaining.outcome import TableMaintenance

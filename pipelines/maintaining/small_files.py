@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipelines.lake.added_files import action_rows, files_in
 from pipelines.lake.merging import WHOLE_FILE
-from pipelines.lake.reading import action_rows, files_in
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -16,8 +16,9 @@ import pyarrow.dataset as ds
 from pipelines.error_texts import first_line
 from pipelines.errors import TableError
 from pipelines.lake.add_actions import file_name
+from pipelines.lake.added_files import files_in
 from pipelines.lake.lake import Lake
-from pipelines.lake.reading import arrow_reads, as_dataset, files_in, read_rows
+from pipelines.lake.reading import arrow_reads, as_dataset, read_rows
 from pipelines.lake.tagged_ids import IDS, MatchCounts, coded, tagged_batches
 from rules_index.names import column_key
 

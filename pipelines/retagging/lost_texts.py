@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.errors import TableError
+from pipelines.lake.added_files import action_rows, files_in
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import action_rows, files_in
 from pipelines.retagging.indexes import index_without_spark
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.table_definitions import tagged_table

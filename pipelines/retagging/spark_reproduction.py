@@ -11,8 +11,8 @@ import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
 from pipelines.errors import SourceError
+from pipelines.lake.added_files import files_in
 from pipelines.lake.index_histories import snapshots, taken_batches
-from pipelines.lake.reading import files_in
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.local_reproduction import MADE_BY, notices_of
 from pipelines.retagging.newly_matched import has_all_rows

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
+from pipelines.lake.added_files import files_in
 from pipelines.lake.column_types import STORED_NAME
 from pipelines.lake.lake import open_delta
-from pipelines.lake.reading import files_in
 from pipelines.settings.configuration import is_catalog_name
 from rules_index.implication.sql import literal_of
 from rules_index.language.constants import key_of
