@@ -37,7 +37,7 @@ before it."""
 _FEW_ROWS, _FEW_BYTES = 1 << 14, 16 << 20
 """Neighbouring batches are joined as long as they have no more rows and bytes together."""
 _SMALL_DICTIONARY = 1 << 18
-"""If all ids have no more bytes, they are the dictionary of each batch's lists, including ids that it lacks."""
+"""If all ids have no more bytes, they may be the dictionary of a batch's lists, including those that it lacks."""
 
 
 def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -170,7 +170,7 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _id_lists(offsets: np.ndarray, ordinals: np.ndarray, all_ids: pa.Array) -> pa.ListArray:
     """The rows' lists of rule ids, which are dictionary-encoded: so no id is looked at once for each row that has it.
     all_ids: the ids of all rules by ordinal."""
-    if all_ids.nbytes > _SMALL_DICTIONARY:
+    if all_ids.nbytes > _SMALL_DICTIONARY or len(ordinals) < len(all_ids):
         is_used = np.zeros(len(all_ids), bool)
         is_used[ordinals] = True
         used = np.flatnonzero(is_used)
