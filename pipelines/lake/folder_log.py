@@ -86,7 +86,7 @@ class FolderLog(DeltaLog):
         temporary = self._log / f".{path.name}.{uuid.uuid4().hex}.tmp"
         try:
             with temporary.open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in lines)
+                file.writelines(f"{_without_surrogates(line)}\n" for line in lines)
                 file.flush()
                 os.fsync(file.fileno())
             os.link(temporary, path)
@@ -98,3 +98,8 @@ class FolderLog(DeltaLog):
         finally:
             temporary.unlink(missing_ok=True)
         return True
+
+
+def _without_surrogates(line: str) -> str:
+    """An action without escapes of characters beyond the first 65,536: delta-rs takes many of these for others."""
+    return json.dumps(json.loads(line), ensure_ascii=False) if "\\ud" in line else line

@@ -76,7 +76,7 @@ class NewFile:
             "size": os.path.getsize(self.path),
             "modificationTime": int(os.path.getmtime(self.path) * 1000),
             "dataChange": True,
-            "stats": json.dumps(stats),
+            "stats": json.dumps(stats, ensure_ascii=False),
         }
 
     def remove(self) -> None:

@@ -294,4 +294,4 @@ def _statistics(text: str, columns: Sequence[str], footer: pq.FileMetaData) -> s
     for part in ("nullCount", "minValues", "maxValues"):
         kept = {name: value for name, value in found.get(part, {}).items() if name not in columns}
         found[part] = kept | {name: value for name, value in new[part].items() if name in counted}
-    return json.dumps(found)
+    return json.dumps(found, ensure_ascii=False)
