@@ -51,7 +51,9 @@ def type_in(fields: Any, parts: list[str]) -> pa.DataType | None:
     """The type of a column, or of a field within STRUCTs, by its path; None if there is none. As in an index, it allows
     NULL at every level."""
     key = column_key if isinstance(fields, pa.Schema) else field_key
-    name = spelled([field.name for field in fields], parts[0], key)
+    # of thousands of columns, the names alone take a fraction of the fields' time
+    names = fields.names if isinstance(fields, pa.Schema) else [field.name for field in fields]
+    name = spelled(names, parts[0], key)
     if name is None:
         return None
     if len(parts) == 1:

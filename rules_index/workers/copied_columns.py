@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ def copied_columns(file: ColumnFile, groups: Iterable[int], schema: pa.Schema, c
     needs.
     """
     stored = file.stored_types
-    types = {name: stored.field(name).type for name in stored.names if stored.names.count(name) == 1}
+    types = {name: stored.field(name).type for name, count in Counter(stored.names).items() if count == 1}
     alike = [field for field in schema if types.get(field.name) == field.type]
     groups = list(groups)
     return frozenset(field.name for field in alike if all(_is_copied(file, group, field, codec) for group in groups))
