@@ -101,5 +101,9 @@ class FolderLog(DeltaLog):
 
 
 def _without_surrogates(line: str) -> str:
-    """An action without escapes of characters beyond the first 65,536: delta-rs takes many of these for others."""
-    return json.dumps(json.loads(line), ensure_ascii=False) if "\\ud" in line else line
+    """An action without escapes of characters beyond the first 65,536: delta-rs takes many of these for others. A half
+    of such a pair, which another writer may have left, stays escaped, since UTF-8 has none."""
+    if "\\ud" not in line:
+        return line
+    text = json.dumps(json.loads(line), ensure_ascii=False)
+    return line if any("\ud800" <= each <= "\udfff" for each in text) else text
