@@ -12,6 +12,7 @@ string's start begins with node 1, which is the start state alone, and ends at n
 from __future__ import annotations
 
 import threading
+import weakref
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,9 @@ CELL_LIMIT = 1 << 20
 MOST_MATCHERS = 1 << 14
 """The most patterns whose matchers are cached, some 5 KB each. To make one takes as long as to search a few thousand
 strings, and with more patterns in turn each would be made anew for every batch."""
+_SMALL_BYTES, _MOST_BYTES = 1 << 18, 1 << 30
+"""A cache of more than the first number of bytes is kept from one search to the next only if all such caches together
+have no more than the second."""
 _UNKNOWN, _FOUND, _FULL = -1, -2, -3
 _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 
@@ -45,6 +49,23 @@ class _Memory(threading.local):
     """The nodes that one thread has cached: their transitions, members and hash table, and how many there are."""
 
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None
+
+
+_large: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+"""The arrays of the large caches that are kept, by `id`."""
+_large_lock = threading.Lock()
+
+
+def _is_kept(arrays: tuple[np.ndarray, ...]) -> bool:
+    """Whether there is room to keep a cache for the next search."""
+    if sum(each.nbytes for each in arrays) <= _SMALL_BYTES:
+        return True
+    with _large_lock:
+        known = dict(_large.items()) | {id(each): each for each in arrays}
+        if sum(each.nbytes for each in known.values()) > _MOST_BYTES:
+            return False
+        _large.update(known)
+    return True
 
 
 class Searcher:
@@ -96,6 +117,8 @@ class Searcher:
             )
             if row < len(found):
                 memory = self._allocated(min(nodes * 4, self._most))
+        if not _is_kept(memory):
+            self._memory.arrays = None
         return found
 
 
