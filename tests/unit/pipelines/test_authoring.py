@@ -368,7 +368,7 @@ def test_unknown_scopes_and_files_are_told(workspace, tmp_path: Path) -> None:
 
 def test_a_scope_with_blanks_at_its_ends_is_shown_in_quotes(workspace, add_rules, tmp_path: Path) -> None:
     """In a sentence they are not seen, as those that follow the commas of a CSV."""
-    message = "There is no stream or join named ' s'; did you mean s?"
+    message = "There is no stream or join named ' s'; did you mean 's'?"
     path = tmp_path / "rules.csv"
     path.write_text("rule_id,scope,expression\na, s,x > 1\n")
     assert [each["message"] for each in import_rules(workspace, path).rejected] == [message]
