@@ -6,6 +6,7 @@ of a column chunk contain no file offset, so only the offsets in the footer chan
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -180,8 +181,9 @@ class CompositeFile:
         self._out.close()
 
     def abandon(self) -> None:
-        """Closes the file as it is."""
-        self._out.close()
+        """Closes the file as it is, without the bytes that are buffered if the disk has no room for them."""
+        with contextlib.suppress(OSError):  # it must not hide the error that led here
+            self._out.close()
 
 
 def _footer(
