@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rules_index.workers.copied_columns import copied_columns
-from rules_index.workers.delta_file_writer import Layout, NewFile, partition_text
+from rules_index.workers.delta_file_writer import MOST_DECODED_BYTES, Layout, NewFile, partition_text
+from rules_index.workers.encoded_chunks import decoded_bytes
 from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_columns import ColumnFile, CompositeFile, ParquetFooterError, encoded, sources_of
 from rules_index.workers.source_file_reader import SourceFile
@@ -97,7 +98,7 @@ class CopiedFiles:
         self._rows_left = 0
         self._file: _CopiedFile | None = None
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._decoded_bytes = 0
         self._open: dict[tuple[Any, ...], _CopiedFile] = {}
         self._entries: list[dict[str, Any]] = []
         self._written: list[NewFile] = []
@@ -134,11 +135,12 @@ class CopiedFiles:
         new = rows.drop_columns([name for name in rows.schema.names if name in group.columns])
         self._waiting.append(new)
         self._waiting_bytes += new.nbytes
-        if self._waiting_bytes > _MOST_WAITING:
+        self._decoded_bytes += decoded_bytes(new)
+        if self._waiting_bytes > _MOST_WAITING or self._decoded_bytes > MOST_DECODED_BYTES:
             raise LargeRowGroupError
         if not self._rows_left:
             file.add(group, pa.Table.from_batches(self._waiting))
-            self._waiting, self._waiting_bytes = [], 0
+            self._waiting, self._waiting_bytes, self._decoded_bytes = [], 0, 0
 
     def _file_of(self, rows: pa.RecordBatch, group: RowGroup) -> _CopiedFile:
         """The open file for a row group's partition and the way in which its columns are stored; creates it if

@@ -20,13 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rules_index.workers.encoded_chunks import constant_of
+from rules_index.workers.encoded_chunks import constant_of, decoded_bytes
 from rules_index.workers.file_statistics import float_bounds, statistics
 from rules_index.workers.parquet_columns import CompositeFile, encoded, sources_of
 
 ROW_GROUP_BYTES = 64 << 20
 """A row group is written when the buffered rows take this much memory; half of it if they are sorted, which takes a
 second copy."""
+MOST_DECODED_BYTES = 1 << 30
+"""A row group is also written when the texts in lists of its rows take more once they are decoded: some readers hold
+at most 2 GiB of a column."""
 _LONGEST_FOLDER = 255
 """The most characters that file systems allow in a name. A folder for a partition value is left out if its name is
 longer; Polars, which takes the values from these names, then finds none."""
@@ -104,15 +107,19 @@ class DeltaFile:
         self._file = NewFile(folder, codec, partition or {})
         self._schema, self._layout = schema, layout
         self._waiting: list[pa.RecordBatch] = []
-        self.waiting_bytes = 0
+        self.waiting_bytes = self._decoded_bytes = 0
         self._floats = float_bounds(schema)
         self._codec, self._footer = codec, dict(footer)
         self._out = CompositeFile(self._file.path)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows."""
+        decoded = decoded_bytes(batch)
+        if self._decoded_bytes + decoded > MOST_DECODED_BYTES:
+            self.flush()
         self._waiting.append(batch)
         self.waiting_bytes += batch.nbytes
+        self._decoded_bytes += decoded
         if self.waiting_bytes >= ROW_GROUP_BYTES // (1 if self._layout.sort_by is None else 2):
             self.flush()
 
@@ -134,7 +141,7 @@ class DeltaFile:
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting, self._schema)
-        self._waiting, self.waiting_bytes = [], 0
+        self._waiting, self.waiting_bytes, self._decoded_bytes = [], 0, 0
         if self._layout.sort_by is not None:
             table = _sorted(table, self._layout.sort_by)
         if self._layout.sort_by is None:

@@ -36,11 +36,11 @@ _PAGE_VALUES = 1 << 18
 
 @dataclass(frozen=True)
 class StoredPage:
-    """A data page as a file has it.
+    """A page as a file has it.
 
     text    its header and its values, compressed
     size    the bytes of the header and of the values uncompressed
-    values  the number of values; an empty list counts as one
+    values  the number of values; an empty list in a data page counts as one
     """
 
     text: bytes
@@ -213,6 +213,20 @@ def _has_coded_lists(column: pa.ChunkedArray) -> bool:
         and not any(each.null_count or each.dictionary.null_count for each in values)
         and any(len(each.dictionary) for each in values)
     )
+
+
+def decoded_bytes(rows: pa.RecordBatch) -> int:
+    """The most bytes that dictionary-encoded texts in lists take once they are decoded, as readers of a whole row group
+    decode them."""
+    found = 0
+    for column in rows.columns:
+        kind = column.type
+        if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+            dictionary = column.values.dictionary
+            if pa.types.is_string(dictionary.type) and len(dictionary):
+                count = column.offsets[-1].as_py() - column.offsets[0].as_py()
+                found += count * (pc.max(pc.binary_length(dictionary)).as_py() or 0)
+    return found
 
 
 def _pages(kind: int, encoding: int, count: int) -> Struct:

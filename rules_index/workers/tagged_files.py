@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules_index.workers.copied_files import CopiedFiles, LargeRowGroupError, copied_row_groups
 from rules_index.workers.delta_file_writer import PLAIN
@@ -34,6 +35,8 @@ UNREADABLE = "unreadable"
 _MOST_MATCHES, _MOST_GROWTH = 1 << 23, 8
 """About the most matches that a thread has in memory, and the most times by which a part has more rows than the one
 before it."""
+_MOST_BYTES = (1 << 30) - 1
+"""The most bytes of the texts of `_MOST_MATCHES` ids; an array holds twice as many."""
 _FEW_ROWS, _FEW_BYTES = 1 << 14, 16 << 20
 """Neighbouring batches are joined as long as they have no more rows and bytes together."""
 _SMALL_DICTIONARY = 1 << 18
@@ -77,9 +80,12 @@ def _matched(
 
     Rows are matched so many at a time that they should have at most `_MOST_MATCHES` matches, judging by the rows
     before. The first time there are so few that each row may match all rules. If there are more than twice as many
-    matches nevertheless, the part is divided.
+    matches nevertheless, the part is divided, since readers' arrays hold at most 2 GiB of ids.
     """
-    rows_at_once = max(1, _MOST_MATCHES // max(len(all_ids), 1))
+    most_matches = _MOST_MATCHES
+    if pa.types.is_string(all_ids.type) and len(all_ids):
+        most_matches = min(most_matches, _MOST_BYTES // max(1, pc.max(pc.binary_length(all_ids)).as_py()))
+    rows_at_once = max(1, most_matches // max(len(all_ids), 1))
     for batch in batches:
         start = 0
         while start < len(batch):
@@ -87,7 +93,7 @@ def _matched(
             offsets, ordinals, raised = compiled.match_ordinals(part)
             first = 0
             while first < len(part):
-                fitting = int(np.searchsorted(offsets, offsets[first] + 2 * _MOST_MATCHES, side="right")) - 1
+                fitting = int(np.searchsorted(offsets, offsets[first] + 2 * most_matches, side="right")) - 1
                 last = max(first + 1, fitting)
                 part_ordinals = ordinals[offsets[first] : offsets[last]]
                 ids = _id_lists(offsets[first : last + 1] - offsets[first], part_ordinals, all_ids)
@@ -95,7 +101,7 @@ def _matched(
                 # the errors of the whole part are counted with its first rows
                 first, raised = last, {}
             start += len(part)
-            expected_rows = _MOST_MATCHES * len(part) // max(len(ordinals), 1)
+            expected_rows = most_matches * len(part) // max(len(ordinals), 1)
             rows_at_once = max(1, min(expected_rows, _MOST_GROWTH * rows_at_once))
 
 

@@ -226,3 +226,16 @@ def test_a_column_may_have_the_name_of_a_field_of_another(tmp_path: Path) -> Non
     entry = file.close()
     read = pq.ParquetFile(tmp_path / entry["path"]).read()
     assert read["a.b"].to_pylist() == list(range(1000)) and read["a"].chunk(0).field("b").null_count == 0
+
+
+def test_row_groups_hold_few_bytes_of_decoded_ids(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(delta_file_writer, "MOST_DECODED_BYTES", 1000)
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 4, pa.int32()), pa.array(["x" * 100, "y"]))
+    batch = pa.record_batch({"rule_ids": pa.ListArray.from_arrays(pa.array([0, 0, 4, 8], pa.int32()), values)})
+    file = DeltaFile(str(tmp_path), batch.schema, "snappy", {})
+    for start in (0, 1, 2) * 2:
+        file.write(batch.slice(start, 1))
+    path = tmp_path / file.close()["path"]
+    footer = pq.read_metadata(path)
+    assert [footer.row_group(number).num_rows for number in range(footer.num_row_groups)] == [4, 2]
+    assert pq.read_table(path)["rule_ids"].to_pylist() == batch["rule_ids"].to_pylist() * 2
