@@ -27,7 +27,7 @@ _METADATA = 3  # field of ColumnChunk
 # fields of ColumnMetaData
 _CODEC, _VALUES, _SIZE, _COMPRESSED, _DATA_OFFSET, _DICTIONARY_OFFSET, _PAGES = 4, 5, 6, 7, 9, 11, 13
 # fields of PageHeader
-_KIND, _PAGE_SIZE, _PAGE_COMPRESSED, _DATA, _DICTIONARY = 1, 2, 3, 5, 7
+_PAGE_SIZE, _PAGE_COMPRESSED, _DATA, _DICTIONARY = 2, 3, 5, 7
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 _PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
 _MOST_SOUGHT = 64
@@ -42,6 +42,8 @@ _OTHER_FORM = (ThriftError, LookupError, ValueError, TypeError, OSError)
 class ListPages:
     """The pages of a chunk of lists.
 
+    name        the column
+    schema      its elements in the file's schema
     chunk       the chunk's description in the footer
     dictionary  its dictionary page
     known       the values of this page, uncompressed
@@ -101,8 +103,8 @@ class ListPages:
         found = pq.ParquetFile(buffer, read_dictionary=[f"{self.name}.list.element"]).read()[self.name].combine_chunks()
         values = found.values
         if pa.types.is_int64(values.type):
-            numbers_of = pa.array(np.frombuffer(self.known, np.int64))
-            values = pa.DictionaryArray.from_arrays(pc.index_in(values, value_set=numbers_of), numbers_of)
+            known = pa.array(np.frombuffer(self.known, np.int64))
+            values = pa.DictionaryArray.from_arrays(pc.index_in(values, value_set=known), known)
         is_whole = pa.types.is_dictionary(values.type) and len(values.dictionary) == self.dictionary.values
         return pa.ListArray.from_arrays(found.offsets, values) if is_whole else None
 

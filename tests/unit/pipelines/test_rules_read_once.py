@@ -36,6 +36,19 @@ def tables_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def files_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file of `rules` is read from now on."""
+    files: Counter[str] = Counter()
+    read = version_rows.rows_by_file
+
+    def noted(table: Any, paths: Any, where: Any = None) -> Any:
+        files.update(paths)
+        return read(table, paths, where)
+
+    monkeypatch.setattr(version_rows, "rows_by_file", noted)
+    return files
+
+
 def prepared(new_workspace: Any) -> Workspace:
     """Three streams over one source."""
     workspace: Workspace = new_workspace({name: {"source": "lake/source"} for name in ("s", "t", "u")}, spark=False)
@@ -99,14 +112,7 @@ def test_lint_and_report_read_each_file_of_rules_once(
         for stream in ("s", "t"):
             pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source, mode="append")
             tag_stream(workspace, stream)
-    files: Counter[str] = Counter()
-    read = version_rows.rows_by_file
-
-    def noted(table: Any, paths: Any, where: Any = None) -> Any:
-        files.update(paths)
-        return read(table, paths, where)
-
-    monkeypatch.setattr(version_rows, "rows_by_file", noted)
+    files = files_read(monkeypatch)
     tables_read.clear()
     again = Workspace(workspace.configuration)
     found = lint_scopes(again) if verb == "lint" else report_scopes(again, None, tmp_path / "report")
@@ -122,15 +128,8 @@ def test_a_gate_reads_each_file_of_rules_once(new_workspace, add_rules, monkeypa
         compile_scopes(workspace, ["s"], force=True)
         pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source, mode="append")
         tag_stream(workspace, "s")
-    files: list[str] = []
-    read = version_rows.rows_by_file
-
-    def noted(table: Any, paths: Any, where: Any = None) -> Any:
-        files.extend(paths)
-        return read(table, paths, where)
-
-    monkeypatch.setattr(version_rows, "rows_by_file", noted)
+    files = files_read(monkeypatch)
     tables_read.clear()
     result = tagged_gate(Workspace(workspace.configuration), "s", 4)
     assert result.passed and "rules" not in tables_read
-    assert len(files) == len(set(files)) > 1
+    assert set(files.values()) == {1} and len(files) > 1
