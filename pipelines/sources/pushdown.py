@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pipelines.lake.add_actions import file_name
+from pipelines.lake.column_types import STORED_NAME
+from pipelines.sources.slices import slice_schema
 from rules_index.implication.widening import widen_compiled
 
 if TYPE_CHECKING:
@@ -37,9 +39,17 @@ class Matchable:
     def files(self, taken: Slice) -> tuple[Add, ...]:
         """The files of a slice that, by Delta's statistics, may have rows on which the condition is TRUE.
 
-        Files that are no longer in the source's newest version are always included.
+        Delta looks them up in the source's newest version. Those that are no longer there are always included, and all
+        are if a column has another name or type there.
         """
+        if not self._columns(taken.schema_version) <= self._columns(self._source.version):
+            return taken.files
         return tuple((version, add) for version, add in taken.files if file_name(add["path"]) not in self._left_out)
+
+    def _columns(self, version: int) -> set[tuple[str, str, str]]:
+        """The name, the name in files and the type of each of the source's columns at a version."""
+        fields = slice_schema(self._source, version).fields
+        return {(field.name, field.metadata.get(STORED_NAME, field.name), field.dataType.json()) for field in fields}
 
     @cached_property
     def _left_out(self) -> set[str]:

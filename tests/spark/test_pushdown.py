@@ -19,6 +19,8 @@ from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_schema
 from pipelines.sources.source import open_source
 from pipelines.tag import tag_stream
+from pipelines.writing import spark_output
+from tests.tables import columns_of
 
 VALUES = """
     SELECT id, CAST(id % 7 AS INT) AS number, IF(id % 3 = 0, NULL, id / 4.0D) AS share,
@@ -151,3 +153,25 @@ def test_rules_of_no_column_alone_leave_nothing_out(clustered, add_rules) -> Non
     add_rules(workspace, ("odd", "s", "delay % 50 = 1"))
     compile_scopes(workspace)
     assert tag_stream(workspace, "s").matches == 180 + 800
+
+
+def test_a_repeated_micro_batch_is_filtered_by_the_names_that_it_was_planned_with(
+    new_workspace, add_rules, monkeypatch
+) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s", "output": "matched"}})
+    source = workspace.configuration.streams["s"].source
+    mapped = "USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    workspace.spark.sql(f"CREATE TABLE delta.`{source}` (a BIGINT, b BIGINT, c BIGINT) {mapped}")
+    for a, b in ((1, 100), (100, 1)):
+        workspace.spark.sql(f"INSERT INTO delta.`{source}` VALUES ({a}, {b}, 0)")
+    add_rules(workspace, ("low", "s", "a < 50"))
+    compile_scopes(workspace)
+    monkeypatch.setattr(spark_output.Output, "_enter", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tag_stream(workspace, "s")
+    monkeypatch.undo()
+    for old, new in (("a", "x"), ("b", "a"), ("x", "b")):
+        workspace.spark.sql(f"ALTER TABLE delta.`{source}` RENAME COLUMN {old} TO {new}")
+    result = tag_stream(new_workspace({"s": {"source": "lake/s", "output": "matched"}}), "s")
+    assert (result.rows, result.matches) == (2, 1)
+    assert columns_of(workspace, "s_tagged", "a", "b", "rule_ids") == [(1, 100, ["low"])]
