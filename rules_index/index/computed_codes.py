@@ -1,8 +1,9 @@
 """Encodes computed attributes; bounds the memory for their intermediate values.
 
-Thousands of rules may each compute values of their own, and a column of texts can grow beyond what an array can hold
-(`repeat`). So the values that attributes share are cached only up to a bound, and an attribute whose values would take
-more is evaluated for fewer rows at a time.
+An attribute that is computed from one column of strings is evaluated once for each distinct value. Thousands of rules
+may each compute values of their own, and a column of texts can grow beyond what an array can hold (`repeat`). So the
+values that attributes share are cached only up to a bound, and an attribute whose values would take more is evaluated
+for fewer rows at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.domains.region_codes import Regions
+from rules_index.index.distinct_values import distinct_values
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.evaluation.operands import ONE_BY_ONE, repeated_parts
@@ -36,12 +38,14 @@ _FEW_ROWS = 16
 @dataclass
 class Computed:
     """What has been computed for one batch of `rows` rows so far. `values` has the values of leaves by name; `_shared`
-    caches those of parts of expressions."""
+    caches those of parts of expressions, and `_distinct` what has been computed for the distinct values of a column, by
+    the name of its leaf: None if there are none to use."""
 
     rows: int
     values: dict[str, Evaluated] = field(default_factory=dict)
     _shared: dict[Expression, Evaluated] = field(default_factory=dict)
     _shared_bytes: int = 0
+    _distinct: dict[str, tuple[Computed, np.ndarray] | None] = field(default_factory=dict)
 
     def encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
         """Writes the expression's codes into `out` [rows] int32. Returns on which rows it raised, [rows] bool, or None
@@ -62,8 +66,16 @@ class Computed:
             return np.ones(self.rows, np.bool_)
 
     def _encode(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
+        leaves = set(leaves_of(expression))
+        distinct = self._of_distinct_values(*leaves) if len(leaves) == 1 else None
+        if distinct is not None:
+            computed, rows = distinct
+            codes = np.empty(computed.rows, np.int32)
+            raised = computed._encode(expression, regions, codes)
+            np.take(codes, rows, out=out)
+            return None if raised is None else raised[rows]
         if self.rows > _FEW_ROWS:
-            widths = {leaf.name: self.values[leaf.name].values.nbytes / self.rows for leaf in leaves_of(expression)}
+            widths = {leaf.name: self.values[leaf.name].values.nbytes / self.rows for leaf in leaves}
             if _widths(expression, widths)[1] * self.rows > MAX_BYTES:
                 at_once = max(1, int(MAX_BYTES / _most_held(expression, widths)))
                 return self._encode_parts(expression, regions, at_once, out)
@@ -71,6 +83,20 @@ class Computed:
             return self._encode_whole(expression, regions, out)
         except (pa.ArrowCapacityError, MemoryError):
             return self._encode_parts(expression, regions, (self.rows + 1) // 2, out)
+
+    def _of_distinct_values(self, leaf: Leaf) -> tuple[Computed, np.ndarray] | None:
+        """What is computed for the distinct values of a column of strings, and the number of each row's value [rows];
+        None if each row is evaluated."""
+        if leaf.name not in self._distinct:
+            given = self.values[leaf.name]
+            is_text = pa.types.is_string(given.values.type) and given.raised is None
+            found = distinct_values(given.values) if is_text else None
+            self._distinct[leaf.name] = None
+            if found is not None:
+                evaluated = {leaf.name: Evaluated(found.values)}
+                computed = Computed(len(found.values), evaluated, _distinct={leaf.name: None})
+                self._distinct[leaf.name] = computed, found.rows
+        return self._distinct[leaf.name]
 
     def _encode_whole(self, expression: Expression, regions: Regions, out: np.ndarray) -> Mask | None:
         before = len(self._shared)
