@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.kernels.jit import jit
+from rules_index.language.evaluation import narrow_decimals
 from rules_index.language.evaluation.decimals import (
     Outcome,
     array_of_halves,
@@ -42,11 +43,14 @@ def is_exact(
 def divide(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
     """The quotients in a type that `is_exact` accepts; fails where the divisor is 0."""
     out = np.zeros((len(left), 2), np.uint64)
-    failed = np.zeros(len(left), np.bool_)
+    failed, done = np.zeros(len(left), np.bool_), np.zeros(len(left), np.bool_)
+    numbers = halves_of(left), halves_of(right)
     power = result.scale - left.type.scale + right.type.scale
     # more than 19 steps between both roundings, or none, come to one rounding
-    steps = 10 ** min(_FIRST_SCALE - result.scale or 19, 19)
-    _divide(halves_of(left), halves_of(right), power, np.uint64(steps), out, failed)
+    steps = np.uint64(10 ** min(_FIRST_SCALE - result.scale or 19, 19))
+    narrow_decimals.divide(*numbers, power, steps, out, failed, done)
+    if not done.all():
+        _divide(*numbers, power, steps, out, failed, done)
     nulls = nulls_of(left) | nulls_of(right)
     return array_of_halves(out, nulls | failed, result), failed & ~nulls
 
@@ -63,13 +67,15 @@ def remainder(left: pa.Array, right: pa.Array, result: pa.DataType) -> Outcome:
 
 
 @jit
-def _divide(left, right, power, steps, out, failed):  # type: ignore[no-untyped-def]
+def _divide(left, right, power, steps, out, failed, done):  # type: ignore[no-untyped-def]
     """Writes left * 10 ** power / right, rounded half up (away from zero), to `out`, and where `right` is 0 to `failed`
-    [rows] bool. It is rounded twice, first to multiples of 1 / steps. The numbers are two's complement, [rows, 2]
-    uint64; those in `right` are at most 2 ** 63."""
+    [rows] bool, in rows that are not `done` [rows] bool. It is rounded twice, first to multiples of 1 / steps. The
+    numbers are two's complement, [rows, 2] uint64; those in `right` are at most 2 ** 63."""
     dividend, divisor_limbs = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     one, top = np.uint64(1), np.uint64(31)
     for row in range(len(left)):
+        if done[row]:
+            continue
         negative = load_limbs(left[row, 0], left[row, 1], dividend)
         other = load_limbs(right[row, 0], right[row, 1], divisor_limbs)
         divisor = divisor_limbs[0] | (divisor_limbs[1] << np.uint64(32))

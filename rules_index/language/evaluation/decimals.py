@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.kernels.jit import jit
+from rules_index.language.evaluation import narrow_decimals
+from rules_index.language.evaluation.narrow_decimals import power_of_ten
 from rules_index.language.evaluation.scalar import nulls_of
 
 Mask = npt.NDArray[np.bool_]
@@ -66,9 +68,16 @@ def spelled(values: pa.Array) -> pa.Array:
 def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:
     """The sum or difference in the target type, rounded half up (away from zero) if that has fewer decimals."""
     out = np.zeros((len(left), 2), np.uint64)
-    failed = np.zeros(len(left), np.bool_)
-    scales = (left.type.scale, right.type.scale, target.scale)
-    _operate(_OPERATIONS[name], halves_of(left), halves_of(right), *scales, target.precision, out, failed)
+    failed, done = np.zeros(len(left), np.bool_), np.zeros(len(left), np.bool_)
+    numbers, scales = (halves_of(left), halves_of(right)), (left.type.scale, right.type.scale)
+    common = max(scales)
+    steps = (*(common - each for each in scales), max(common - target.scale, 0), max(target.scale - common, 0))
+    factors = [power_of_ten(each) for each in steps]
+    if all(factors):
+        limit = power_of_ten(target.precision)
+        narrow_decimals.operate(name == "subtract", *numbers, *factors, limit, out, failed, done)
+    if not done.all():
+        _operate(_OPERATIONS[name], *numbers, *scales, target.scale, target.precision, out, failed, done)
     nulls = nulls_of(left) | nulls_of(right)
     return array_of_halves(out, nulls | failed, target), failed & ~nulls
 
@@ -85,8 +94,11 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
     For more than 18 digits Spark uses Java's arithmetic with 34 digits, which rounds half to even.
     """
     out = np.zeros((len(values), 2), np.uint64)
-    failed = np.zeros(len(values), np.bool_)
-    _change_sign(halves_of(values), name == "abs", values.type.precision, out, failed)
+    failed, done = np.zeros(len(values), np.bool_), np.zeros(len(values), np.bool_)
+    numbers, precision = halves_of(values), values.type.precision
+    narrow_decimals.change_sign(numbers, name == "abs", power_of_ten(precision), out, failed, done)
+    if not done.all():
+        _change_sign(numbers, name == "abs", precision, out, failed, done)
     nulls = nulls_of(values)
     return array_of_halves(out, nulls | failed, values.type), failed & ~nulls
 
@@ -238,16 +250,18 @@ def _subtract(a, b, out):  # type: ignore[no-untyped-def]
 
 @jit
 def _operate(  # type: ignore[no-untyped-def]
-    operation, left, right, left_scale, right_scale, scale, precision, out, failed
+    operation, left, right, left_scale, right_scale, scale, precision, out, failed, done
 ):
-    """Adds (operation 0) or subtracts (1) left and right [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed`
-    [rows] bool."""
+    """Adds (operation 0) or subtracts (1) left and right [rows, 2] uint64 in rows that are not `done` [rows] bool;
+    writes `out` [rows, 2] uint64 and `failed` [rows] bool."""
     a, b = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     result, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     limit = np.zeros(_LIMBS, np.uint64)
     limit[0] = 1
     scale_up(limit, precision)
     for row in range(len(left)):
+        if done[row]:
+            continue
         a_negative = load_limbs(left[row, 0], left[row, 1], a)
         b_negative = load_limbs(right[row, 0], right[row, 1], b)
         if operation == 1:
@@ -279,11 +293,13 @@ def _operate(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-untyped-def]
-    """`negate` or, if `absolute`, `abs` of halves [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed` [rows]
-    bool."""
+def _change_sign(halves, absolute, precision, out, failed, done):  # type: ignore[no-untyped-def]
+    """`negate` or, if `absolute`, `abs` of halves [rows, 2] uint64 that are not `done` [rows] bool; writes `out` [rows,
+    2] uint64 and `failed` [rows] bool."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
+        if done[row]:
+            continue
         negative = load_limbs(halves[row, 0], halves[row, 1], limbs)
         if absolute and not negative:
             out[row] = halves[row]
