@@ -6,6 +6,8 @@ runs this once saves the first job on the machine those seconds.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 
@@ -56,12 +58,15 @@ def warm_up() -> int:
         ("times", "day > DATE'2024-01-01' OR instant > TIMESTAMP'2024-01-01' OR wall > TIMESTAMP_NTZ'2024-01-01'"),
         ("computed", "whole + 1 < big"),
         ("decimals", "price / 3 + price > 1 AND CAST(double AS DECIMAL(10,2)) > 1 AND CAST(-price AS INT) < 1"),
+        ("beyond 64 bits", "-wide < 1 OR price + 99999999999999999999.99 > 1 OR price / 99999999999 > 1"),
         ("sample", "hash(text, big) % 7 = 1 OR xxhash64(text, whole) > 1"),
         ("many", " AND ".join(f"(whole = {i} OR big = {i} OR tiny = {i})" for i in range(9))),
     ]
     schema = pa.schema(list(_TYPES.items()))
     compiled = loads(dumps(compile_rules(rules, schema)))
     batch = pa.table([pa.nulls(3, data_type) for data_type in _TYPES.values()], schema=schema)
+    wide = pa.array([Decimal(10**30), None, None], _TYPES["wide"])
+    batch = batch.set_column(schema.get_field_index("wide"), "wide", wide)
     layers = Layers(compiled, np.zeros(1, np.int64), compile_rules([("new", "whole > 5")], schema))
     updated = overlaid(layers, numbers_of(layers), compiled.rejects, "")
     matched = len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
