@@ -163,49 +163,79 @@ def _padded(is_before: bool) -> Callable[[Columns, str], Result]:
     return evaluate
 
 
+_MOST_SPLITS = 1_000
+"""The most splits of a text that Arrow is told to stop at: it reserves memory for them."""
+
+
 def _substring_index(columns: Columns, _: str) -> Result:
     """`substring_index(text, delimiter, count)`: the text before the delimiter's occurrence number `count`. If `count`
     is negative, occurrences are counted from the end, and the result is the text behind. Occurrences may overlap."""
     delimiter, count = columns[1][0].as_py().encode(), columns[2][0].as_py()
+    texts = columns[0].cast(pa.binary())
+    if not delimiter or not count or abs(count) > _MOST_SPLITS or _overlaps_itself(delimiter):
+        return _of_each(texts, lambda each: _before_or_behind(each, delimiter, count), pa.binary()).view(STRING), None
+    parts = pc.split_pattern(texts, delimiter, max_splits=abs(count), reverse=count < 0)
+    offsets = parts.offsets.to_numpy()
+    has_more = np.diff(offsets) > abs(count)
+    is_kept = np.ones(offsets[-1], bool)
+    is_kept[(offsets[:-1] if count < 0 else offsets[1:] - 1)[has_more]] = False
+    offsets = offsets - np.concatenate([[0], np.cumsum(has_more)])
+    kept = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), parts.flatten().filter(pa.array(is_kept)), mask=texts.is_null()
+    )
+    return pc.binary_join(kept, delimiter).view(STRING), None
 
-    def part(text: bytes) -> bytes:
-        """The part of one text."""
-        if not delimiter or not count:
-            return b""
-        at = -1 if count > 0 else len(text) - len(delimiter) + 1
-        for _ in range(abs(count)):
-            at = (
-                text.find(delimiter, at + 1) if count > 0 else text.rfind(delimiter, 0, max(at - 1 + len(delimiter), 0))
-            )
-            if at < 0:
-                return text
-        return text[:at] if count > 0 else text[at + len(delimiter) :]
 
-    return _of_each(columns[0].cast(pa.binary()), part, pa.binary()).view(STRING), None
+def _overlaps_itself(delimiter: bytes) -> bool:
+    return any(delimiter.startswith(delimiter[place:]) for place in range(1, len(delimiter)))
+
+
+def _before_or_behind(text: bytes, delimiter: bytes, count: int) -> bytes:
+    """What `substring_index` is for one text."""
+    if not delimiter or not count:
+        return b""
+    at = -1 if count > 0 else len(text) - len(delimiter) + 1
+    for _ in range(abs(count)):
+        at = text.find(delimiter, at + 1) if count > 0 else text.rfind(delimiter, 0, max(at - 1 + len(delimiter), 0))
+        if at < 0:
+            return text
+    return text[:at] if count > 0 else text[at + len(delimiter) :]
 
 
 def _split_part(columns: Columns, _: str) -> Result:
     """`split_part(text, delimiter, number)`: a part, counting from 1 or, if negative, from the end; "" if there is
     none."""
-    delimiter, number = columns[1][0].as_py(), columns[2][0].as_py()
-
-    def part(text: str) -> str:
-        """The part of one text."""
-        parts = text.split(delimiter) if delimiter else [text]
-        place = number - 1 if number > 0 else len(parts) + number
-        return parts[place] if 0 <= place < len(parts) else ""
-
-    return _of_each(columns[0], part, STRING), None
+    texts, delimiter, number = columns[0], columns[1][0].as_py(), columns[2][0].as_py()
+    if delimiter:
+        parts = pc.split_pattern(texts, delimiter, max_splits=number if 0 < number <= _MOST_SPLITS else None)
+    else:
+        parts = pa.ListArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), texts)
+    offsets = parts.offsets.to_numpy().astype(np.int64)
+    places = offsets[:-1] + number - 1 if number > 0 else offsets[1:] + number
+    is_missing = (places < offsets[:-1]) | (places >= offsets[1:])
+    found = pc.fill_null(parts.values.take(pa.array(places, mask=is_missing)), "")
+    return pc.if_else(texts.is_null(), pa.scalar(None, STRING), found), None
 
 
 def _translated(columns: Columns, _: str) -> Result:
     """`translate(text, from, to)`: replaces each character of `from` by the one at its place in `to`, or removes it if
     `to` is shorter or has NUL there."""
+    import polars as pl
+
     old, new = columns[1][0].as_py(), columns[2][0].as_py()
-    letters: dict[int, str | None] = {}
+    letters: dict[str, str] = {}
     for place, letter in enumerate(old):
-        letters.setdefault(ord(letter), new[place] if place < len(new) and new[place] != "\0" else None)
-    return _of_each(columns[0], lambda each: each.translate(letters), STRING), None
+        letters.setdefault(letter, new[place] if place < len(new) and new[place] != "\0" else "")
+    if not letters:
+        return columns[0], None
+    texts = pl.Series(columns[0]).str.replace_many(list(letters), list(letters.values()))
+    return texts.to_arrow().cast(STRING), None
+
+
+def _ascii(columns: Columns, _: str) -> Result:
+    """`ascii(text)`: the code point of the first character; 0 if there is none."""
+    firsts = pc.utf8_slice_codeunits(columns[0], 0, 1)
+    return _of_each(firsts, lambda each: ord(each or "\0"), INT), None
 
 
 def _keeps_bytes(old: str, new: str) -> bool:
@@ -274,10 +304,7 @@ _OF_BYTES: dict[str, ScalarFunction] = {
 """Functions of the bytes of texts, which need not be valid UTF-8."""
 
 _OF_DECODED: dict[str, ScalarFunction] = {
-    "ascii": ScalarFunction(
-        argument_types.one_text,
-        lambda columns, _: (_of_each(columns[0], lambda each: ord(each[:1] or "\0"), INT), None),
-    ),
+    "ascii": ScalarFunction(argument_types.one_text, _ascii),
     "split_part": ScalarFunction(
         argument_types.two_texts_and_number,
         _split_part,
