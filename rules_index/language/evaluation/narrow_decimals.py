@@ -14,7 +14,7 @@ from rules_index.kernels.jit import inlined, jit
 
 MOST = (1 << 63) - 1
 _MOST_DIVISOR = 10**10
-"""Below it a remainder times `_CHUNK` fits 64 bits."""
+"""The remainders of smaller divisors, times 10 ** `_CHUNK_DIGITS`, fit 64 bits."""
 _CHUNK_DIGITS = 9
 
 
@@ -82,30 +82,35 @@ def change_sign(numbers, absolute, limit, out, failed, done):  # type: ignore[no
 @jit
 def divide(left, right, power, steps, out, failed, done):  # type: ignore[no-untyped-def]
     """left * 10 ** power / right, rounded half up (away from zero), first to multiples of 1 / steps; fails where
-    `right` is 0."""
+    `right` is 0. Quotients fit 128 bits; they grow by `_CHUNK_DIGITS` digits at a time."""
+    half, low_half = np.uint64(32), np.uint64(0xFFFFFFFF)
     for row in range(len(left)):
-        divisor = abs(np.int64(right[row, 0]))
-        if not (_fits(left[row]) and _fits(right[row]) and divisor < _MOST_DIVISOR):
+        if not (_fits(left[row]) and _fits(right[row])):
             continue
+        divisor = np.uint64(abs(np.int64(right[row, 0])))
+        if divisor >= np.uint64(_MOST_DIVISOR):
+            continue
+        done[row] = True
         if divisor == 0:
-            done[row] = failed[row] = True
+            failed[row] = True
             continue
-        dividend = abs(np.int64(left[row, 0]))
-        quotient, rest = dividend // divisor, dividend % divisor
+        dividend = np.uint64(abs(np.int64(left[row, 0])))
+        low, high, rest = dividend // divisor, np.uint64(0), dividend % divisor
         digits = power
         while digits > 0:
             chunk = min(digits, _CHUNK_DIGITS)
             digits -= chunk
-            factor = 10**chunk
-            if quotient > MOST // factor - 1:
-                break
-            product = np.uint64(rest) * np.uint64(factor)
-            quotient = quotient * factor + np.int64(product // np.uint64(divisor))
-            rest = np.int64(product % np.uint64(divisor))
-        else:
-            # the first rounding makes a half of what lacks half a step, or less
-            if rest + rest >= divisor or np.uint64(divisor - rest - rest) <= np.uint64(divisor) // steps:
-                quotient += 1
-            is_negative = (np.int64(left[row, 1]) < 0) != (np.int64(right[row, 1]) < 0)
-            _store(-quotient if is_negative else quotient, out[row])
-            done[row] = True
+            factor = np.uint64(10**chunk)
+            product = rest * factor
+            bottom = (low & low_half) * factor + product // divisor
+            top = (low >> half) * factor + (bottom >> half)
+            low, high = (top << half) | (bottom & low_half), high * factor + (top >> half)
+            rest = product % divisor
+        # the first rounding makes a half of what lacks half a step, or less
+        if rest + rest >= divisor or divisor - rest - rest <= divisor // steps:
+            low += np.uint64(1)
+            high += np.uint64(low == 0)
+        if (np.int64(left[row, 1]) < 0) != (np.int64(right[row, 1]) < 0):
+            low = ~low + np.uint64(1)
+            high = ~high + np.uint64(low == 0)
+        out[row, 0], out[row, 1] = low, high
