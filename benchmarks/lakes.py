@@ -28,7 +28,7 @@ def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSes
 
 def lake(
     root: Path,
-    spark: SparkSession,
+    spark: SparkSession | None,
     scope: str,
     rules: Sequence[str],
     id_type: str = "string",
