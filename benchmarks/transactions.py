@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from benchmarks import lakes
@@ -89,7 +90,7 @@ def rows_of(first: int, count: int) -> pa.Table:
         "card_country": one_of(_COUNTRIES),
         "mcc": draw.integers(3_000, 9_999, count).astype(np.int32),
         "channel": one_of(["ecom", "pos", "atm", "moto"]),
-        "amount": pa.compute.divide(cents, pa.scalar(100, pa.decimal128(3, 0))).cast(pa.decimal128(12, 2)),
+        "amount": pc.divide(cents, pa.scalar(100, pa.decimal128(3, 0))).cast(pa.decimal128(12, 2)),
         "currency": one_of(["EUR", "USD", "GBP", "PLN"]),
         "device": [f"dev-{each * 7_919 % 100_003:x}" for each in ids],
         "email": [f"user{each * 31 % 1_000_003}@{hosts[each % 4]}" for each in ids],

@@ -26,7 +26,7 @@ from rules_index.language.patterns.rlike import RlikeMatcher
 from rules_index.language.patterns.strings import buffers
 from rules_index.language.typed import Expression, Leaf, Operation
 
-LEAST_PATTERNS = 16
+LEAST_PATTERNS = 4
 """With fewer patterns over a column, the automaton costs more than it saves."""
 _MOST_CELLS = 1 << 26
 """The most cells of an automaton's table; patterns that need more are evaluated one by one."""
@@ -170,7 +170,7 @@ def groups_of(patterns: tuple[Operation, ...]) -> tuple[Group, ...]:
             waiting.setdefault((column, folded), []).append((number, pattern, required, exact))
     found = []
     for (leaf, folded), members in waiting.items():
-        if len(members) < LEAST_PATTERNS and sum(len(needles) for _, _, needles, _ in members) < LEAST_PATTERNS:
+        if len(members) < LEAST_PATTERNS:
             continue
         texts = Texts.of([needles for _, _, needles, _ in members])
         if texts is not None:

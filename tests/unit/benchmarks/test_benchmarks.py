@@ -12,7 +12,19 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from benchmarks import compile, engines, join_methods, measured, memory, peers, real, single_events, sizes, structures
+from benchmarks import (
+    compile,
+    engines,
+    join_methods,
+    measured,
+    memory,
+    peers,
+    real,
+    single_events,
+    sizes,
+    structures,
+    transactions,
+)
 from benchmarks.baselines.witness import Witness
 from benchmarks.kinds import KINDS, RuleSet
 from rules_index.engines.asc.engine import Asc
@@ -245,6 +257,14 @@ def test_the_rules_of_people_need_no_spark(data_folder: Path, monkeypatch: pytes
         ((rules, table),) = make(data_folder)
         assert len(set(rules)) == len(rules) in (50, 200)
         assert len(matches(rules, table)) > 1
+
+
+def test_the_rules_over_transactions_need_no_spark_and_match_some_rows() -> None:
+    rows = pa.concat_tables([transactions.rows_of(first, 20_000) for first in (0, 400_000)])
+    compiled = ri.compile_rules(list(enumerate(transactions.RULES)), rows.schema)
+    assert not compiled.rejects.num_rows and not compiled.derived
+    assert set(compiled.match(rows).flatten().to_pylist()) == set(range(len(transactions.RULES)))
+    assert not any(compiled.errors.values())
 
 
 def matches(rules: list[str], table: pa.Table) -> set[int]:

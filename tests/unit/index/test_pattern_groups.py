@@ -99,7 +99,7 @@ def test_single_rows_are_searched_for_all_patterns_at_once(monkeypatch: pytest.M
     monkeypatch.setattr(
         Group, "truths", lambda self, strings: [searched.append(len(strings)), truths(self, strings)][1]
     )
-    rules = [*((f"r{number}", f"s LIKE '%{number}x_'") for number in range(LEAST_PATTERNS)), ("n", "n > 2")]
+    rules = [*((f"r{number}", f"s LIKE '%{number}x_'") for number in range(16)), ("n", "n > 2")]
     compiled = ri.compile_rules(rules, SCHEMA)
     table = pa.table({"s": ["13xy", None], "n": pa.array([5, 1], pa.int64())}, SCHEMA)
     assert compiled.match(table).to_pylist() == [["n", "r13", "r3"], []]
