@@ -23,6 +23,7 @@ _ARGUMENTS: dict[str, tuple[Type, ...]] = {
     "luhn_check": (STRING,),
     "months_between": (TIMESTAMP, TIMESTAMP),
     **dict.fromkeys(("power", "pow"), (DOUBLE, DOUBLE)),
+    **dict.fromkeys(("rint", "sign", "signum", "sqrt"), (DOUBLE,)),
     "timestampdiff": (None, TIMESTAMP, TIMESTAMP),
 }
 """The types to which Spark casts the arguments; None for an argument that is not cast."""

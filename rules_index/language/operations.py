@@ -45,6 +45,8 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return expression
     if isinstance(expression, Constant):
         return constants.cast(expression, target, zone)
+    if is_number(expression.type) and target == BOOLEAN:
+        return Operation("cast", (expression,), target)
     if is_number(expression.type) and is_number(target):
         operand = None if _may_round(expression, target) else past_float(expression, target)
         return operand and Operation("cast", (operand,), target)
@@ -95,9 +97,23 @@ def cast_or_raise(expression: Expression, target: pa.DataType, zone: str) -> Exp
     """A value cast to a type. A constant text that has no value in this type becomes an operation that raises on every
     row. None if only Spark can evaluate the cast."""
     found = as_type(expression, target, zone)
+    if expression.type == TIMESTAMP and is_number(target):
+        return _seconds(expression, target, zone)
     if found is None and isinstance(expression, Constant) and constants.raises(expression, target):
         return Operation("raise", (expression,), target)
     return found
+
+
+def _seconds(time: Expression, target: pa.DataType, zone: str) -> Expression | None:
+    """A TIMESTAMP cast to a number: the seconds since 1970, with their fraction for a DOUBLE and rounded down for an
+    integer. None if only Spark can evaluate that."""
+    if is_integer(target):
+        seconds = folded_call("unix_seconds", [time], BIGINT, zone)
+        return None if seconds is None else as_type(seconds, target, zone)
+    micros = folded_call("unix_micros", [time], BIGINT, zone)
+    if target != DOUBLE or micros is None or isinstance(micros, Constant):
+        return None
+    return Operation("divide", (Operation("cast", (micros,), DOUBLE), Constant(1e6, DOUBLE)), DOUBLE)
 
 
 def condition(expression: Expression | None, kind: pa.DataType | None, zone: str) -> Expression | None:
@@ -171,7 +187,7 @@ def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether a cast certainly cannot raise."""
     if source == STRING:
         return False
-    if is_float(target) or target == STRING or source == BOOLEAN:
+    if is_float(target) or target in (STRING, BOOLEAN) or source == BOOLEAN:
         return True
     if is_integer(source) and is_integer(target):
         return INTEGER_BITS[target] >= INTEGER_BITS[source]

@@ -109,6 +109,31 @@ def _negative(analyser: Analysis, node: Node, arguments: list[Value]) -> Value |
     return analyser.make_value(node, first.type, operations.negated(first.local))
 
 
+def _positive(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`positive(number)`, which is the number."""
+    first = arguments[0]
+    return analyser.make_value(node, first.type, first.local) if is_number(first.type) else None
+
+
+def _beside_zero(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`nullifzero(number)` or `zeroifnull`, as `nullif(number, 0)` and `coalesce(number, 0)`."""
+    if not (is_integer(arguments[0].type) or is_float(arguments[0].type)):
+        return None
+    zero = Value(node, INT, Constant(0, INT))
+    return (_nullif if node.value == "nullifzero" else _coalesce)(analyser, node, [arguments[0], zero])
+
+
+def _nan_replaced(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`nanvl(number, other)` of two DOUBLEs or two FLOATs: the other one where the number is NaN."""
+    number, other = arguments
+    if not is_float(number.type) or number.type != other.type or isinstance(number.local, Constant):
+        return None
+    nan = Constant(math.nan, number.type)
+    is_nan = operations.operation("<=>", [evaluated_once(number).local, nan], BOOLEAN)
+    tree = operations.operation("case", [is_nan, other.local, number.local], number.type)
+    return analyser.make_value(node, number.type, tree)
+
+
 def _is_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     tree = operations.null_test(node.children[0], arguments[0].local)
     if node.value == "isnotnull":
@@ -177,7 +202,7 @@ def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
 
 
 def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`round` of a DECIMAL, whose type follows from the number of digits; None for other numbers."""
+    """`round` or `bround` of a DECIMAL, whose type follows from the number of digits; None for other numbers."""
     kind, digits = arguments[0].type, arguments[1].local if len(arguments) > 1 else Constant(0, INT)
     if (
         kind is None
@@ -192,7 +217,9 @@ def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | No
     if precision > MAX_PRECISION or kind.precision == MAX_PRECISION:
         return None
     result, trees = pa.decimal128(precision, scale), [arguments[0].local, Constant(scale, INT)]
-    return analyser.make_value(node, result, folded_call("round_decimal", trees, result, analyser.scope.time_zone))
+    return analyser.make_value(
+        node, result, folded_call(f"{node.value}_decimal", trees, result, analyser.scope.time_zone)
+    )
 
 
 def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -292,6 +319,9 @@ SPECIAL = {
     "nullif": _nullif,
     "abs": _absolute,
     "negative": _negative,
+    "positive": _positive,
+    **dict.fromkeys(("nullifzero", "zeroifnull"), _beside_zero),
+    "nanvl": _nan_replaced,
     "isnull": _is_null,
     "isnotnull": _is_null,
     "equal_null": _equal_null,
@@ -310,7 +340,7 @@ SPECIAL = {
     "try_mod": _arithmetic,
     "greatest": _extreme,
     "least": _extreme,
-    "round": _round,
+    **dict.fromkeys(("round", "bround"), _round),
     "date_trunc": _date_trunc,
     **dict.fromkeys(("date", "timestamp", *_PARSED), _spelled),
     "timestampadd": _timestampadd,

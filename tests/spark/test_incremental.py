@@ -25,15 +25,15 @@ from tests.cases import SOAK
 STREAMS = {"s": {"source": "lake/source"}}
 EDITS = (
     """MERGE INTO {rules} t USING (SELECT * FROM VALUES
-         ('r01', 'bround(x) % 3 = 0'), ('r02', 'x > 5'), ('n1', 'crc32(CAST(s AS BINARY)) > 9 AND x < 7'),
-         ('n2', 'bround(x) % 5 = 1')
+         ('r01', 'bround(x, 20) % 3 = 0'), ('r02', 'x > 5'), ('n1', 'crc32(CAST(s AS BINARY)) > 9 AND x < 7'),
+         ('n2', 'bround(x, 20) % 5 = 1')
          AS g(id, text)) g ON t.rule_id = g.id
        WHEN MATCHED THEN UPDATE SET expression = g.text
        WHEN NOT MATCHED THEN INSERT (rule_id, scope, expression) VALUES (g.id, 's', g.text)""",
     "DELETE FROM {rules} WHERE rule_id IN ('r03', 'n2')",
     "UPDATE {rules} SET expression = 'hypot(x, y) > 3' WHERE rule_id = 'r04'",
     "UPDATE {rules} SET expression = 'date_add(x, 1) > DATE\\'2024-01-01\\'' WHERE rule_id = 'r05'",
-    "UPDATE {rules} SET expression = 'bround(x) % 3 = 0 AND x = 2', enabled = NULL WHERE rule_id = 'r05'",
+    "UPDATE {rules} SET expression = 'bround(x, 20) % 3 = 0 AND x = 2', enabled = NULL WHERE rule_id = 'r05'",
     "OPTIMIZE {rules}",
     "INSERT INTO {rules} (rule_id, scope, expression) VALUES ('n3', 's', 'length(s) + find_in_set(s, s) > 0')",
     "RESTORE {rules} TO VERSION AS OF 1",
@@ -64,7 +64,7 @@ def test_what_spark_edits_comes_to_a_full_compile(
     source = workspace.configuration.streams["s"].source
     schema = {"x": pl.Int32, "s": pl.String}
     pl.DataFrame({"x": [*range(40), None], "s": [*"abcd" * 10, None]}, schema).write_delta(source)
-    texts = ("x = {}", "bround(x) % 3 = 0", "bround(x) > {}", "x > {} AND s = 'a'")
+    texts = ("x = {}", "bround(x, 20) % 3 = 0", "bround(x, 20) > {}", "x > {} AND s = 'a'")
     add_rules(workspace, *((f"r{i:02}", "s", texts[i % 4].format(i)) for i in range(40)))
     compile_scopes(workspace)
     layered = 0

@@ -25,6 +25,7 @@ from tests.spark.local_function_cases import CASES, rows
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
 NO_FUNCTIONS = {
     "casts",
+    "numbers",
     "operators",
     "extremes",
     "fields",

@@ -134,13 +134,13 @@ def test_only_unknown_predicates_are_analysed() -> None:
         asked.extend(leaf.text for leaf in leaves)
         return [None] * len(leaves)
 
-    before = ri.compile_rules([*RULES, ("d", "bround(a) > 3")], SMALL, analyse=analyse)
+    before = ri.compile_rules([*RULES, ("d", "bround(a, 20) > 3")], SMALL, analyse=analyse)
     asked.clear()
-    updated = before.update([("e", "bround(a) > 3 AND b = 1"), ("f", "crc32(CAST(s AS BINARY)) > 5")], analyse)
+    updated = before.update([("e", "bround(a, 20) > 3 AND b = 1"), ("f", "crc32(CAST(s AS BINARY)) > 5")], analyse)
     assert asked == ["crc32(CAST(s AS BINARY))"] or len(asked) == 1
     assert len(updated.derived) == 2
     asked.clear()
-    updated.update([("g", "bround(a) > 3 AND b = 2")], analyse)
+    updated.update([("g", "bround(a, 20) > 3 AND b = 2")], analyse)
     assert asked == []
 
 

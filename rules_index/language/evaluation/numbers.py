@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Colu
     return evaluate
 
 
-def _round(columns: Columns, _: str) -> Result:
-    """`round(number, digits)`: halves away from 0. A DOUBLE is rounded as its shortest decimal form."""
+def _round(columns: Columns, _: str, halves: str = ROUND_HALF_UP) -> Result:
+    """`round(number, digits)` or `bround`: halves away from 0 or to even digits. A DOUBLE is rounded as its shortest
+    decimal form."""
     column, digits = columns[0], columns[1][0].as_py() if len(columns) > 1 else 0
     if is_integer(column.type):
         return column, None
@@ -62,19 +64,17 @@ def _round(columns: Columns, _: str) -> Result:
         found = np.where(np.abs(values) < _WHOLE, rounded, values)
         by_digits = (np.abs(values) < _WHOLE) & ((np.abs(fraction - 0.5) < near) | (scaled >= _EXACT_TO))
     place = Decimal(1).scaleb(-digits)
-    found[by_digits] = [
-        float(Decimal(repr(each)).quantize(place, ROUND_HALF_UP)) for each in values[by_digits].tolist()
-    ]
+    found[by_digits] = [float(Decimal(repr(each)).quantize(place, halves)) for each in values[by_digits].tolist()]
     found[found == 0] = 0.0  # Spark's decimals have no negative zero
     return like(column, found, DOUBLE), None
 
 
-def _round_decimal(columns: Columns, _: str) -> Result:
-    """`round` of a DECIMAL to at most as many digits as it has behind the point, halves away from 0. The result can
-    have one digit more before the point."""
+def _round_decimal(columns: Columns, _: str, halves: str = "half_towards_infinity") -> Result:
+    """`round` or `bround` of a DECIMAL to at most as many digits as it has behind the point. The result can have one
+    digit more before the point."""
     column, digits = columns[0], columns[1][0].as_py()
     wider = column.cast(pa.decimal128(column.type.precision + 1, column.type.scale))
-    return pc.round(wider, digits, "half_towards_infinity"), None
+    return pc.round(wider, digits, halves), None
 
 
 def _are_few_digits(digits: Sequence[int]) -> bool:
@@ -84,6 +84,11 @@ def _are_few_digits(digits: Sequence[int]) -> bool:
 def _sign(columns: Columns, _: str) -> Result:
     values = filled(columns[0]).astype(np.float64)
     return like(columns[0], np.where(values == 0, values, np.sign(values)), DOUBLE), None
+
+
+def _rint(columns: Columns, _: str) -> Result:
+    """`rint(number)`: the nearest whole number as a DOUBLE, halves to even ones."""
+    return like(columns[0], np.rint(filled(columns[0]).astype(np.float64)), DOUBLE), None
 
 
 def _square_root(columns: Columns, _: str) -> Result:
@@ -136,6 +141,13 @@ NUMBERS: dict[str, ScalarFunction] = {
         constants=(1,),
         fits=_are_few_digits,
     ),
+    "bround": ScalarFunction(
+        argument_types.number_and_digits, partial(_round, halves=ROUND_HALF_EVEN), constants=(1,), fits=_are_few_digits
+    ),
+    "bround_decimal": ScalarFunction(
+        lambda kinds: is_decimal(kinds[0]), partial(_round_decimal, halves="half_to_even"), constants=(1,)
+    ),
+    "rint": ScalarFunction(argument_types.one_plain_number, _rint),
     "round_decimal": ScalarFunction(lambda kinds: is_decimal(kinds[0]), _round_decimal, constants=(1,)),
     **dict.fromkeys(("sign", "signum"), ScalarFunction(argument_types.one_plain_number, _sign)),
     "sqrt": ScalarFunction(argument_types.one_plain_number, _square_root),
