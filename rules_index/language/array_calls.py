@@ -8,7 +8,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value
-from rules_index.language.coercion import BOOLEAN, INTEGER_BITS, Type, is_integer
+from rules_index.language.coercion import BOOLEAN, INTEGER_BITS, STRING, Type, is_integer
 from rules_index.language.constant_folding import folded_call
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
@@ -36,7 +36,43 @@ def _arrays_overlap(analyser: Analysis, node: Node, arguments: list[Value]) -> V
             trees = [folded_call("array_contains", [items.local, each], BOOLEAN, zone) for each in wanted]
             tree = trees[0] if len(trees) == 1 else operations.operation("or", trees, BOOLEAN)
             return analyser.make_value(node, BOOLEAN, tree)
-    return None
+    return _of_arrays(analyser, node, arguments)
+
+
+def _of_arrays(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`arrays_overlap`, `array_union`, `concat` or `reverse` of arrays of one type."""
+    kind, trees = arguments[0].type if arguments else None, [each.local for each in arguments]
+    if kind is None or not pa.types.is_list(kind) or any(each.collated for each in arguments):
+        return None
+    name = {"arrays_overlap": "overlap", "concat": "concat_arrays", "reverse": "reverse_array"}.get(
+        node.value, node.value
+    )
+    result = BOOLEAN if name == "overlap" else kind
+    tree = folded_call(name, trees, result, analyser.scope.time_zone)
+    return None if tree is None else analyser.make_value(node, result, tree)
+
+
+def _is_among(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`array_contains(array('a', 'b'), text)`, which is `text IN ('a', 'b')`, also for integers."""
+    operator = as_in(analyser, node)
+    return None if operator is None else analyser.value(operator)
+
+
+def as_in(analyser: Analysis, node: Node) -> Node | None:
+    """The IN that a call of array_contains is equivalent to; None if its array is not written as constants."""
+    written, sought = node.children
+    if written.kind != "call" or written.value != "array" or not written.children:
+        return None
+    values = [analyser.value(each) for each in (sought, *written.children)]
+    constants = [each.local for each in values[1:]]
+    if not all(isinstance(each, Constant) and each.value is not None for each in constants):
+        return None
+    is_plain = all(each.type == STRING for each in values) or all(is_integer(each.type) for each in values)
+    if not is_plain or any(each.collated for each in values):
+        return None
+    operator = Node("in", False, [sought, *written.children], node.first, node.last)
+    operator.depth = node.depth
+    return operator
 
 
 def _items_among(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
@@ -99,7 +135,9 @@ def _over_items(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
 
 ARRAY_CALLS = {
     **dict.fromkeys(("element_at", "try_element_at"), _element),
+    "array_contains": _is_among,
     "arrays_overlap": _arrays_overlap,
+    **dict.fromkeys(("array_union", "concat", "reverse"), _of_arrays),
     **dict.fromkeys(("array_intersect", "array_except"), _items_among),
     **dict.fromkeys(("exists", "forall", "filter"), _over_items),
 }

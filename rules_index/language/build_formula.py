@@ -16,6 +16,7 @@ from rules_index.language import (
 )
 from rules_index.language.analyser import Analyser
 from rules_index.language.analysis import Value, evaluated_once
+from rules_index.language.array_calls import as_in
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.connectives import CONDITIONS, operands
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth, predicates_of
@@ -349,6 +350,9 @@ class Splitter:
         name = node.value
         if name in _CALLS:
             return self.formula(special_calls.as_operator(self.analyser, node))
+        among = as_in(self.analyser, node) if name == "array_contains" else None
+        if among is not None:
+            return self.formula(among)
         if name in ("isnull", "isnotnull") and is_never_null(node.children[0]):
             return self._of_never_null(node, name == "isnotnull")
         if name in ("isnull", "isnotnull"):

@@ -253,6 +253,16 @@ def _spelled(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     return analyser.make_value(node, kind, folded_call(_PARSED[node.value], trees, kind, zone))
 
 
+def _unix_timestamp(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`unix_timestamp(text, pattern)` with a pattern without fractions of seconds."""
+    text, zone = arguments[0], analyser.scope.time_zone
+    pattern = arguments[1].local if len(arguments) > 1 else Constant("yyyy-MM-dd HH:mm:ss", STRING)
+    if text.type != STRING or text.collated or not isinstance(pattern, Constant) or "S" in str(pattern.value):
+        return None
+    time = folded_call("parse_timestamp", [text.local, pattern], TIMESTAMP, zone)
+    return analyser.make_value(node, BIGINT, folded_call("unix_seconds", [time], BIGINT, zone))
+
+
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000,
            "DAY": 86_400_000_000, "WEEK": 604_800_000_000}  # fmt: skip
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -343,6 +353,7 @@ SPECIAL = {
     **dict.fromkeys(("round", "bround"), _round),
     "date_trunc": _date_trunc,
     **dict.fromkeys(("date", "timestamp", *_PARSED), _spelled),
+    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), _unix_timestamp),
     "timestampadd": _timestampadd,
     "dateadd": _timestampadd,
     "concat_ws": _concat_ws,

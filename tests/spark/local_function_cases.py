@@ -26,6 +26,9 @@ SPELLED_TRUTHS = ["t", "TRUE", "Yes", "1", " y\t", "\x7ftrue\x00", "f", "False",
 
 CARDS = ["4111111111111111", "4111111111111112", "79927398713", "0", "", " ", "0 ", "-0", "4111-1111", "٠", "١٨",
          "１８", "8１", "\U0001d7ce", "0\U0001d7ce", "5" * 999, "0" * 2_000, "9x", "²", "1\u00008"]  # fmt: skip
+ESCAPED = ["%41", "a+b%20c", "%E2%82%AC", "%e2%82", "%ff%FE%41", "%ED%A0%80", "%F0%9F%98%80%F0", "%C0%AF", "%", "%4",
+           "%zz", "%%41", "%+f", "%-0", "%-1", "%Ａ１", "%٤١", "%𝟎1", "%😀", "%4😀", "+%2B+",
+           "€%41€", "%00", "% 1", "%1 ", "%\n1", "%++", "100%", "..%2f..%2Fetc", "%25%32%35", "", "plain"]  # fmt: skip
 PARSED = ["2024-02-29", "2023-02-29", "2024-2-9", "2024-02-30", "0000-01-01", "-0000-01-01", "-0001-12-31",
           "+2024-01-01", "+12024-01-01", "12024-01-01", "+00002024-01-01", "9999-12-31", " 2024-01-01",
           "2024-01-01 ", "2024-13-01", "2024-00-10", "2024-01-00", "2024-01-32", "٢٠٢٤-01-01", "2011-12-30",
@@ -128,6 +131,7 @@ def rows() -> pa.Table:
                                  for _ in range(2_000)]), pa.string()),
         "dense": pa.array(drawn([[chance.choice([None, -1, 0, 1, 2, 2**31 - 1]) for _ in range(chance.randint(0, 7))]
                                  for _ in range(500)]), pa.list_(pa.int32())),
+        "url": pa.array(drawn(ESCAPED), pa.string()),
         "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
     }  # fmt: skip
     return pa.table(columns)
@@ -267,6 +271,26 @@ CASES: dict[str, list[str]] = {
     **{name: [f"{name}(x)", f"{name}(z)", f"{name}(i)"] for name in ("sign", "signum", "sqrt")},
     **{operator: [f"i {operator} j", f"b {operator} c", f"t {operator} i", f"h {operator} 5"] for operator in "&|^"},
     **{name: [f"{name}(a)", f"{name}(m)"] for name in ("size", "cardinality")},
+    **{of: [call for each in ("a", "dense", "nested", "split(s, 'a')", "g")
+            for call in (f"size({name}({each}))", f"get({name}({each}), 0)", f"get({name}({each}), 1)")]
+       for of, name in (("array_compact", "array_compact"), ("reverse_array", "reverse"))},
+    "array_remove": [f"{call}(array_remove({of}){end}" for of in ("a, 'x'", "dense, 2", "a, tf", "r, j", "g, y")
+                     for call, end in (("size", ")"), ("get", ", 0)"), ("get", ", 1)"))],
+    **{of: [f"{call}({name}({both}){end}" for both in more for call, end in (("size", ")"), ("get", ", 0)"),
+            ("get", ", 1)"), ("get", ", 2)"))] for of, name, more in (
+        ("array_union", "array_union", ("r, dense", "dense, r", "a, a", "a, split(u, 'x')")),
+        ("concat_arrays", "concat", ("r, dense", "a, a, a", "nested, nested", "g, g", "split(s, 'a'), a")))},
+    "overlap": ["arrays_overlap(r, dense)", "arrays_overlap(a, split(tf, ' '))", "arrays_overlap(a, a)",
+                "arrays_overlap(array_compact(a), split(tf, '-'))", "arrays_overlap(nested, nested)"],
+    "array_join": ["array_join(a, ',')", "array_join(a, '', 'é')", "array_join(split(s, 'a'), '-')",
+        "array_join(array_union(a, split(u, 'b')), ', ', '')", "array_join(a, '', '')"],
+    "among": [f"IF(array_contains(array({of}), 1, 0)" for of in ("'x', 'y'), tf", "1, -1), j", "3), c", "1, 7L), j")],
+    **{name: [f"{name}(url)", f"{name}(s)", f"{name}(concat(url, u))"] for name in ("url_decode", "try_url_decode")},
+    "find_in_set": ["find_in_set(tf, 't,f,y,t,,x')", "find_in_set(s, '')", "find_in_set(u, 'a,  ab ,ß,ß')",
+        "find_in_set(s, ',')", "find_in_set(concat(u, ','), 'a,')"],
+    **{name: [f"{name}(i)", f"{name}(b)", f"{name}(t)", f"{name}(c)", f"{name}(w)"] for name in ("hex", "bin")},
+    "seconds_of": [f"{name}({of})" for name in ("unix_timestamp", "to_unix_timestamp") for of in
+        ("fd, 'yyyy-MM-dd'", "fd, 'dd.MM.yyyy'", "fd, 'MM/dd/yyyy H:mm'", "fh")],
     "array_size": ["array_size(a)", "array_size(r)"],
     "[]": ["a[0]", "a[1]", "a[-1]", "r[2]", "r[h]", "r[w]", "g[0]"],
     "get": ["get(a, 0)", "get(r, w)", "get(r, -1)"],

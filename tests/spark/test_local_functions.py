@@ -26,6 +26,8 @@ ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
 NO_FUNCTIONS = {
     "casts",
     "numbers",
+    "among",
+    "seconds_of",
     "operators",
     "extremes",
     "fields",
@@ -116,12 +118,19 @@ def _tried(text: str) -> str:
     if re.match(r"(mod|pmod|div)\(", text):
         left, right = text.split("(")[1].rstrip(")").split(", ")
         return f"IF({right} = 0, NULL, {text})"
+    text = text.replace("url_decode", "try_url_decode") if text.startswith("url_decode") else text
     text = re.sub(r"^to_(date\(q\)|(?:date|timestamp)\(fd,)", r"try_to_\1", text)
     text = re.sub(r"^(?:to_)?(timestamp|timestamp_ntz)\((\w)\)", lambda m: f"CAST({m[2]} AS {m[1].upper()})", text)
     return re.sub(r"(?<!TRY_)CAST\(([klq]|tf)", r"TRY_CAST(\1", text)
 
 
-WITHOUT_TRY = ("make_date(",)
+WITHOUT_TRY = (
+    "make_date(",
+    "unix_timestamp(fd,",
+    "to_unix_timestamp(fd,",
+    "unix_timestamp(fh)",
+    "to_unix_timestamp(fh)",
+)
 """Calls that are NULL where they would raise only if Spark is not in ANSI mode."""
 
 
@@ -189,6 +198,7 @@ OF_TEXTS = ["length(s)", "octet_length(s)", "upper(s)", "lower(s)", "ascii(s)", 
     "size(array_distinct(split(s, '1')))", "regexp_extract(s, '(.)', 1)", "regexp_extract(s, '([^a]+)', 1)",
     "regexp_substr(s, '[^1]+')", "regexp_replace(s, '[^a]', '')", "regexp_count(s, '.')", "levenshtein(s, u)",
     "levenshtein(s, u, 5)", "luhn_check(left(s, 2))", "md5(s)", "crc32(s)", "hash(s)", "xxhash64(s)",
+    "find_in_set(s, 'a,é')", "try_url_decode(s)", "array_join(split(s, 'a'), '-')",
     "TRY_CAST(s AS INT)", "length(substring(s, 2))", "upper(left(s, 4))"]  # fmt: skip
 
 

@@ -117,6 +117,8 @@ one_list = takes(_list)
 one_map = takes(_plain_map)
 one_array_in_order = takes(_array_in_order)
 array_and_order = takes(lambda data_type: _array_in_order(data_type) or _array_of_exact(data_type), more=_of(BOOLEAN))
+one_plain_array = takes(_plain_array)
+array_of_texts_and_texts = takes(_of(pa.list_(STRING)), _TEXT, more=_TEXT)
 array_and_place = takes(_plain_array, _small_integer)
 array_and_two_numbers = takes(_plain_array, _INT, _INT)
 
@@ -163,6 +165,16 @@ def array_and_items(kinds: Types) -> bool:
     """An array of texts, integers or DATEs, and values of its items' type, each of which costs time on each row: at
     least one, and not more than a hundred."""
     return 1 < len(kinds) <= 101 and _array_of_exact(kinds[0]) and set(kinds[1:]) == {kinds[0].value_type}
+
+
+def plain_arrays(kinds: Types) -> bool:
+    """Arrays of one type, of values that are not nested."""
+    return _plain_array(kinds[0]) and set(kinds) == {kinds[0]}
+
+
+def arrays_of_exact(kinds: Types) -> bool:
+    """Two arrays of one type, of texts, integers or DATEs."""
+    return len(kinds) == 2 and _array_of_exact(kinds[0]) and kinds[0] == kinds[1]
 
 
 def map_and_key(kinds: Types) -> bool:

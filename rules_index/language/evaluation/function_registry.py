@@ -21,6 +21,7 @@ from rules_index.language.evaluation.scalar import Columns, Result, ScalarFuncti
 from rules_index.language.evaluation.string_functions import TEXTS
 from rules_index.language.evaluation.text_measures import MEASURES
 from rules_index.language.evaluation.timestamp_casts import SPELLED_TIMES
+from rules_index.language.evaluation.url_texts import URL_TEXTS
 from rules_index.language.patterns.strings import decodable
 from rules_index.language.typed import Operation
 
@@ -36,6 +37,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **MEASURES,
     **NESTED,
     **REGULAR_EXPRESSIONS,
+    **URL_TEXTS,
 }
 
 

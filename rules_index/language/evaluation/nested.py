@@ -101,8 +101,72 @@ def _lists_of(lists: pa.Array, items: pa.Array, owner: np.ndarray, kept: np.ndar
 
 def kept_offsets(lists: pa.Array, owner: np.ndarray) -> pa.Array:
     """The offsets of arrays whose items belong to the ascending rows `owner`, NULL where one of `lists` is NULL."""
-    ends = np.cumsum(np.bincount(owner, minlength=len(lists)))
-    return pa.array(np.append(0, ends), pa.int32(), mask=np.append(nulls_of(lists), False))
+    return _offsets(owner, nulls_of(lists))
+
+
+def _offsets(owner: np.ndarray, missing: Mask) -> pa.Array:
+    ends = np.cumsum(np.bincount(owner, minlength=len(missing)))
+    return pa.array(np.append(0, ends), pa.int32(), mask=np.append(missing, False))
+
+
+def _reversed(columns: Columns, _: str) -> Result:
+    items, owner = items_of(columns[0])
+    firsts, lasts = np.searchsorted(owner, owner), np.searchsorted(owner, owner, "right") - 1
+    return _lists_of(columns[0], items, owner, firsts + lasts - np.arange(len(owner))), None
+
+
+def _joined(is_set: bool) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        """The items of all arrays of a row, or if `is_set` the different ones of them; NULL if an array is NULL."""
+        missing = np.logical_or.reduce([nulls_of(column) for column in columns])
+        parts = [items_of(column) for column in columns]
+        items, owner = pa.concat_arrays([each for each, _ in parts]), np.concatenate([each for _, each in parts])
+        order = np.argsort(owner, kind="stable")
+        order = order[~missing[owner[order]]]
+        items, owner = items.take(pa.array(order)), owner[order]
+        kept = _first_ones(items, owner) if is_set else np.arange(len(owner))
+        values = items.take(pa.array(kept))
+        return pa.ListArray.from_arrays(_offsets(owner[kept], missing), values, type=columns[0].type), None
+
+    return evaluate
+
+
+def _overlap(columns: Columns, _: str) -> Result:
+    """TRUE where two arrays have an equal item, else NULL where an item is NULL and no array is empty, else FALSE."""
+    missing = nulls_of(columns[0]) | nulls_of(columns[1])
+    (first, owner), (second, other) = (items_of(column) for column in columns)
+    codes = pa.concat_arrays([first, second]).dictionary_encode("encode")
+    numbered = np.concatenate([owner, other]) * (len(codes.dictionary) + 1) + filled(codes.indices)
+    is_null = np.concatenate([nulls_of(first), nulls_of(second)])
+    found, unknown = np.zeros(len(missing), bool), np.zeros(len(missing), bool)
+    found[owner[np.isin(numbered[: len(first)], numbered[len(first) :]) & ~is_null[: len(first)]]] = True
+    unknown[np.concatenate([owner, other])[is_null]] = True
+    for each in (owner, other):
+        unknown &= np.bincount(each, minlength=len(missing)) > 0
+    return pa.array(found, mask=missing | (unknown & ~found)), None
+
+
+def _without(columns: Columns, _: str) -> Result:
+    """`array_remove(items, value)`, or `array_compact(items)`, which removes NULLs."""
+    items, owner = items_of(columns[0])
+    removed = _are_equal(items, owner, columns[1]) if len(columns) > 1 else nulls_of(items)
+    found = _lists_of(columns[0], items, owner, np.flatnonzero(~removed))
+    missing = nulls_of(columns[1]) if len(columns) > 1 else None
+    if missing is None or not missing.any():
+        return found, None
+    return pc.if_else(pa.array(missing), pa.scalar(None, found.type), found), None
+
+
+def _joined_texts(columns: Columns, _: str) -> Result:
+    """`array_join(texts, separator, replacement)`: the texts and, if there is a replacement, that for each NULL."""
+    lists = columns[0]
+    if len(columns) == 2:
+        lists, _failed = _without(columns[:1], "")
+    else:
+        items, owner = items_of(lists)
+        items = pc.fill_null(items, columns[2][0])
+        lists = pa.ListArray.from_arrays(kept_offsets(lists, owner), items, type=lists.type)
+    return pc.binary_join(lists, columns[1][0]), None
 
 
 def _of_map(is_keys: bool) -> Callable[[Columns, str], Result]:
@@ -209,6 +273,13 @@ NESTED: dict[str, ScalarFunction] = {
     "array_max": ScalarFunction(argument_types.one_array_in_order, partial(_array_extreme, last=True)),
     "array_min": ScalarFunction(argument_types.one_array_in_order, partial(_array_extreme, last=False)),
     "array_distinct": ScalarFunction(argument_types.one_array_of_exact, _distinct),
+    "array_join": ScalarFunction(argument_types.array_of_texts_and_texts, _joined_texts, constants=(1, 2)),
+    "array_remove": ScalarFunction(argument_types.array_and_item, _without),
+    "array_compact": ScalarFunction(argument_types.one_plain_array, _without),
+    "array_union": ScalarFunction(argument_types.arrays_of_exact, _joined(is_set=True)),
+    "concat_arrays": ScalarFunction(argument_types.plain_arrays, _joined(is_set=False), eager=True),
+    "reverse_array": ScalarFunction(argument_types.one_plain_array, _reversed),
+    "overlap": ScalarFunction(argument_types.arrays_of_exact, _overlap),
     "array_intersect": ScalarFunction(argument_types.array_and_items, _among(is_kept=True)),
     "array_except": ScalarFunction(argument_types.array_and_items, _among(is_kept=False)),
     "map_keys": ScalarFunction(argument_types.one_map, _of_map(is_keys=True)),
@@ -233,4 +304,4 @@ NESTED: dict[str, ScalarFunction] = {
     "map_value": ScalarFunction(argument_types.map_and_key, _value_of_key),
 }
 """`array_intersect` and `array_except` have an array and the items of a constant one. `[]` is `array[place]`;
-`map_value` is `map[key]`, `map.key` and `element_at(map, key)`."""
+`map_value` is `map[key]`, `map.key` and `element_at(map, key)`; `overlap` is `arrays_overlap` of two columns."""

@@ -238,6 +238,24 @@ def _ascii(columns: Columns, _: str) -> Result:
     return _of_each(firsts, lambda each: ord(each or "\0"), INT), None
 
 
+def _find_in_set(columns: Columns, _: str) -> Result:
+    """`find_in_set(text, 'a,b')`: the place of the first part that is equal to the text, counting from 1; 0 if none
+    is."""
+    parts = dict.fromkeys(columns[1][0].as_py().split(","))
+    places = {part: columns[1][0].as_py().split(",").index(part) + 1 for part in parts}
+    found = pc.index_in(columns[0], pa.array(list(parts), STRING))
+    numbers = pa.array(list(places.values()), INT).take(found)
+    return pc.if_else(columns[0].is_null(), pa.scalar(None, INT), pc.fill_null(numbers, 0)), None
+
+
+def _digits(letter: str) -> Callable[[Columns, str], Result]:
+    """The bits of each integer as an unsigned number, in the format `letter`."""
+    return lambda columns, _: (
+        _of_each(columns[0].cast(pa.int64()), lambda each: format(each & (1 << 64) - 1, letter), STRING),
+        None,
+    )
+
+
 def _keeps_bytes(old: str, new: str) -> bool:
     """Whether no character is replaced by one with more bytes."""
     return all(len(after.encode()) <= len(before.encode()) for before, after in zip(old, new, strict=False))
@@ -290,6 +308,9 @@ _OF_BYTES: dict[str, ScalarFunction] = {
     **dict.fromkeys(("trim", "btrim"), ScalarFunction(argument_types.one_text, _trim(pc.ascii_trim))),
     "ltrim": ScalarFunction(argument_types.one_text, _trim(pc.ascii_ltrim)),
     "rtrim": ScalarFunction(argument_types.one_text, _trim(pc.ascii_rtrim)),
+    "find_in_set": ScalarFunction(argument_types.two_texts, _find_in_set, constants=(1,)),
+    "hex": ScalarFunction(argument_types.one_integer, _digits("X")),
+    "bin": ScalarFunction(argument_types.one_integer, _digits("b")),
     "replace": ScalarFunction(argument_types.texts, _replace, constants=(1, 2), fits=_never_lengthens),
     "substring_index": ScalarFunction(
         argument_types.two_texts_and_number,

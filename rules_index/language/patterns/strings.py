@@ -42,7 +42,7 @@ def decodable(values: pa.Array) -> pa.Array:
     if not is_text(values.type) or is_utf8(values):
         return values
     stored = values.cast(pa.large_binary()).to_pylist()
-    return pa.array([None if each is None else _as_java(each) for each in stored], values.type)
+    return pa.array([None if each is None else as_java(each) for each in stored], values.type)
 
 
 def is_utf8(texts: pa.Array) -> bool:
@@ -66,6 +66,6 @@ def _is_ascii(texts: pa.Array) -> bool:
     return not len(written) or int(written.min()) >= 0
 
 
-def _as_java(data: bytes) -> str:
+def as_java(data: bytes) -> str:
     """Decodes bytes as Java does: an encoded surrogate becomes one U+FFFD, and not three as in Python."""
     return _SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")

@@ -200,7 +200,7 @@ FLAT: dict[str, Chain] = {
         + "b"
         + "".join(
             f" OR l = {k} AND nanvl(i, {k}) = 0) AND (c OR t = {k % 9})"
-            + "".join(f" AND find_in_set(s, '{k}, {j}') = 1" for j in range(count // 60))
+            + "".join(f" AND find_in_set('{k}, {j}', s) = 1" for j in range(count // 60))
             for k in range(60)
         )
     ),

@@ -33,7 +33,7 @@ RULES = {
     "few likes": " AND ".join(f"s LIKE '%a{k}%'" for k in range(150)),
     "like all": "s LIKE ALL (" + ", ".join(f"'%a{k}%'" for k in range(2_000)) + ")",
     "rlike and": " AND ".join(f"s RLIKE 'a{k}'" for k in range(2_000)),
-    "by Spark": " AND ".join(f"find_in_set(s, '{k}') > 0" for k in range(1_000)),
+    "by Spark": " AND ".join(f"find_in_set('{k}', s) > 0" for k in range(1_000)),
     "class": f"s RLIKE '[{''.join(_distinct(15_000))}]+x'",
     "larger class": f"s RLIKE '[{''.join(_distinct(60_000))}]+x'",
     "class of either case": f"s RLIKE '(?iu)[{''.join(_distinct(15_000))}]+x'",

@@ -45,9 +45,9 @@ def test_each_part_is_named_with_a_rule_up_to_ten_of_them() -> None:
         [("r\nall is well", "soundex(s) = 'a'")], SCHEMA, analyse=lambda leaves: [None] * len(leaves)
     )
     assert why_spark_evaluates(forged) == "only Spark evaluates soundex(s), of the rule r\\nall is well"
-    many = why_spark_evaluates(compiled_of(*(f"find_in_set(s, '{width}') > 5" for width in range(3, 15))))
+    many = why_spark_evaluates(compiled_of(*(f"find_in_set('{width}', s) > 5" for width in range(3, 15))))
     assert many is not None and many.endswith("; and 2 other parts")
-    named = re.findall(r"find_in_set\(s, '(\d+)'\), of the rule r(\d+);", many)
+    named = re.findall(r"find_in_set\('(\d+)', s\), of the rule r(\d+);", many)
     assert len(named) == 10 and all(int(width) == int(rule) + 3 for width, rule in named)
 
 
