@@ -17,7 +17,7 @@ from pipelines.lake.delta_log import DeltaLog
 from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
 from pipelines.lake.table_log import table_log
-from pipelines.lake.transaction_ids import GIVEN_UP, Undone, app_of, files_added_by, retags_of, undone
+from pipelines.lake.transaction_ids import GIVEN_UP, Undone, app_of, files_added_by, holds, retags_of, undone
 from pipelines.settings.model import Stream
 from pipelines.table_definitions import matches_table, tagged_table
 
@@ -230,18 +230,29 @@ def histories_to_retag(
         return current, frozenset()
     if is_range:
         raise TableError(f"RESTORE has undone a re-tag of {name}. Bring all its rows up to date: deltatag retag {name}")
-    if found.state < 0:
-        return IndexHistories(through, earlier=((through, frozenset({("unknown",)})),)), current.distinct
 
     def is_held(retag: MicroBatch) -> bool:
-        """Whether the state that the table is like now has what a re-tag wrote."""
+        """Whether the state that the table is like now has what a re-tag wrote. _UnknownStateError if the log no longer
+        says so."""
         if int(retag.plan["tagged_version"]) >= found.state:
             return False
         written = files_added_by(log, retag_application(retag.plan["series"], table), retag.batch)
-        return written is None or written[0] <= found.state
+        is_in_state = True if written is None else holds(log, found.state, written[0])
+        if is_in_state is None:
+            raise _UnknownStateError
+        return is_in_state
 
     held = (each for each in newest_first(lake, retag_scope(name)) if each.state == DONE and is_held(each))
-    return index_histories(newest_first(lake, name), held, through), current.distinct
+    try:
+        if found.state < 0:
+            raise _UnknownStateError
+        return index_histories(newest_first(lake, name), held, through), current.distinct
+    except _UnknownStateError:
+        return IndexHistories(through, earlier=((through, frozenset({("unknown",)})),)), current.distinct
+
+
+class _UnknownStateError(Exception):
+    """The log of a tagged table no longer says what a RESTORE has restored."""
 
 
 def _undone_retag(lake: Lake, name: str, log: DeltaLog, within: int | None) -> Undone | None:

@@ -70,23 +70,39 @@ def undone(log: _Log, apps: Collection[str], oldest: int = -1, suffix: str | Non
         actions = log.commit(version) or []
         if version <= oldest or any(is_wanted(each["txn"]["appId"]) for each in actions if "txn" in each):
             break
-        for info in (each["commitInfo"] for each in actions if "commitInfo" in each):
-            if info.get("operation") == "RESTORE":
-                named = (info.get("operationParameters") or {}).get("version")
-                targets[version] = int(named) if named is not None else _version_like(log, version)
+        targets[version] = _before(log, version, actions)
     else:
         return None
 
     def state_at(each: int) -> int:
         """The version that an equal or later one is like; the transaction's if that is not undone."""
         while each > version:
-            each = targets.get(each, each - 1)
+            each = targets[each]
         return each
 
     state = state_at(versions[-1])
     if state == version:
         return None
     return Undone(next(each for each in reversed(versions) if state_at(each) == version), state)
+
+
+def holds(log: _Log, state: int, version: int) -> bool | None:
+    """Whether a table at version `state` has what the commit `version` wrote, since no RESTORE between them has undone
+    it; None if the log no longer says what one has restored."""
+    while state > version:
+        actions = log.commit(state)
+        state = -1 if actions is None else _before(log, state, actions)
+    return None if state < 0 else state == version
+
+
+def _before(log: _Log, version: int, actions: list[dict[str, Any]]) -> int:
+    """The version that a commit has added something to: the one before it or, for a RESTORE, the one that the table is
+    like after it, -1 if the log no longer has that."""
+    for info in (each["commitInfo"] for each in actions if "commitInfo" in each):
+        if info.get("operation") == "RESTORE":
+            named = (info.get("operationParameters") or {}).get("version")
+            return int(named) if named is not None else _version_like(log, version)
+    return version - 1
 
 
 def _version_like(log: _Log, version: int) -> int:

@@ -192,6 +192,21 @@ def test_a_restart_makes_the_table_anew_of_a_run_that_died_before_its_first_plan
     assert read(workspace, "s_tagged").schema.field("n").type == pa.int64()
 
 
+@pytest.mark.parametrize("output", ["all", "matched"])
+def test_a_restore_to_a_version_that_a_restore_made(make_retagged, output: str) -> None:
+    workspace = prepared(make_retagged, output=output)
+    before = workspace.lake.version("s_tagged")
+    retag(workspace, "s")
+    restore(workspace, before)
+    as_before = workspace.lake.version("s_tagged")
+    retag(workspace, "s")
+    restore(workspace, as_before)
+    write_rules(workspace, {"n": "n > 3"})
+    retag(workspace, "s")
+    assert matched(workspace) == exploded(workspace)
+    assert_like_anew(workspace)
+
+
 def die(*_arguments: object) -> None:
     raise DiedError
 
