@@ -24,7 +24,7 @@ from pipelines.retagging.newly_matched import (
     restart_advice,
     with_lists,
 )
-from pipelines.retagging.spark_source_rows import accepted_rows
+from pipelines.retagging.spark_source_rows import accepted_rows, refuse_other_names
 from pipelines.sources.lost_files import reporting_lost_files
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.source import Source, open_source
@@ -73,6 +73,7 @@ class NewlyMatchedSearch:
         if self.rematch.compiled is None or self.rematch.matcher is None:
             return None
         source = open_source(self.workspace.spark, self.stream)
+        refuse_other_names(self.workspace, source)
         matchable = Matchable(self.workspace.spark, source, self.rematch.compiled)
         groups: dict[History, list[DataFrame]] = {}
         files = []

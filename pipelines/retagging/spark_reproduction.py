@@ -19,7 +19,7 @@ from pipelines.retagging.newly_matched import has_all_rows
 from pipelines.retagging.retagger import Outcome
 from pipelines.retagging.row_range import in_range
 from pipelines.retagging.spark_rows import TaggedRows
-from pipelines.retagging.spark_source_rows import accepted_rows, with_later_columns
+from pipelines.retagging.spark_source_rows import accepted_rows, refuse_other_names, with_later_columns
 from pipelines.scopes import StreamScope
 from pipelines.sources.source import open_source
 from pipelines.spark.failures import run
@@ -95,6 +95,7 @@ def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
         files = rows.candidates(at.tagged, None)
         return rows.frame(at.tagged, files), len(files)
     source, frames, count = open_source(workspace.spark, stream), [], 0
+    refuse_other_names(workspace, source)
     for batch in taken_batches(workspace.lake, stream.name, at.through):
         taken = source.retake(batch.plan)
         if not taken.files:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
 
+from pipelines.lake.runs import last_batch
 from pipelines.sources.slices import slice_frame, slice_schema
-from pipelines.sources.source_names import names_of
+from pipelines.sources.source_names import followed_columns, names_of
 from pipelines.table_definitions import tagged_table
 from pipelines.writing.quarantine import is_accepted
+from rules_index.names import back_quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +39,20 @@ def accepted_rows(workspace: Workspace, source: Source, taken: Slice, plan: Mapp
     if plan["quarantined"]:
         rows = rows.filter(is_accepted(workspace.spark, plan["key"], plan["checks"]))
     renamed = {path[0]: now[stored][0] for stored, path in then.items() if len(path) == 1 and stored in now}
-    return with_later_columns(rows.withColumnsRenamed(renamed), source)
+    # all at once: withColumnsRenamed takes one after the other, and names may have moved from column to column
+    names = {name: renamed.get(name, name) for name in rows.columns}
+    now_named = {new.lower() for new in renamed.values()}
+    kept = [(old, new) for old, new in names.items() if old in renamed or new.lower() not in now_named]
+    rows = rows.select(*(functions.col(back_quoted(old)).alias(new) for old, new in kept))
+    return with_later_columns(rows, source)
+
+
+def refuse_other_names(workspace: Workspace, source: Source) -> None:
+    """Raises SourceChangedError if columns were renamed since the last micro-batch, but not in the tagged table: a name
+    in a rule, or in that table, might then mean another column."""
+    last = last_batch(workspace.lake, source.name)
+    before, tables = None if last is None else last.plan, [tagged_table(source.name)]
+    followed_columns(workspace, source, source.version, before, tables, f"tag {source.name}")
 
 
 def with_later_columns(rows: DataFrame, source: Source) -> DataFrame:

@@ -97,6 +97,40 @@ def test_rows_that_match_only_now_by_a_renamed_column(new_workspace) -> None:
         retag(workspace, "s")
 
 
+@pytest.mark.parametrize("order", ["a BIGINT, b BIGINT", "b BIGINT, a BIGINT"])
+def test_names_that_moved_from_column_to_column(new_workspace, order: str) -> None:
+    workspace = new_workspace({"s": {**STREAM, "output": "matched"}})
+    source = workspace.configuration.streams["s"].source
+    tables = [source, *(workspace.lake.uri(name) for name in ("s_tagged", "quarantine_s"))]
+
+    def rename(old: str, new: str, *of: str) -> None:
+        for table in of or tables:
+            if table != source:
+                mapped = "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+                workspace.spark.sql(f"ALTER TABLE delta.`{table}` {mapped}")
+            workspace.spark.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN {old} TO {new}")
+
+    mapped = "USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    workspace.spark.sql(f"CREATE TABLE delta.`{source}` (id BIGINT, {order}) {mapped}")
+    workspace.spark.sql(f"INSERT INTO delta.`{source}` (id, a, b) VALUES (0, 1, 100), (1, 1, 200)")
+    write_rules(workspace, {"r": "b > 100"})
+    tag_stream(workspace, "s")
+    rename("a", "x")
+    workspace.spark.sql(f"INSERT INTO delta.`{source}` (id, x, b) VALUES (2, 1, 300)")
+    tag_stream(workspace, "s")
+    rename("b", "a")
+    workspace.spark.sql(f"INSERT INTO delta.`{source}` (id, x, a) VALUES (3, 1, 400)")
+    write_rules(workspace, {"r": "a > 100"})
+    tag_stream(workspace, "s")
+    reproduce_tags(workspace, "s", workspace.lake.version("rules"), "again")
+    expected = [(1, 1, 200), (2, 1, 300), (3, 1, 400)]
+    assert sorted(columns_of(workspace, "again", "id", "x", "a")) == expected
+    for old, new in (("x", "y"), ("a", "x"), ("y", "a")):
+        rename(old, new, source)
+    with pytest.raises(SourceChangedError, match="were renamed or replaced"):
+        reproduce_tags(workspace, "s", workspace.lake.version("rules"), "again")
+
+
 def test_a_column_of_another_type_is_told(new_workspace) -> None:
     workspace, source = tagged(new_workspace, 3, {"r": "n > 0", "x": "u.x > 1"})
     rows = structs(range(3), "x")
