@@ -247,11 +247,17 @@ def test_what_spark_evaluates_whole_is_one_part() -> None:
     schema = pa.schema([("i", pa.int32()), ("b", pa.bool_())])
     denied = "coalesce(1 / i, 0) > 1 OR NOT coalesce(1 / i, 0) > 1"
     compiled = ri.compile_rules(
-        [(1, f"b AND ({denied})"), (2, "soundex(b) > 'A' OR CAST(i AS BOOLEAN) <= NULL")], schema
+        [(1, f"b AND ({denied})"), (2, "soundex(b) > 'A' OR CAST(soundex(i) AS BOOLEAN) <= NULL")], schema
     )
     texts = {leaf.text: leaf.name for leaf in compiled.derived}
-    assert sorted(texts) == ["CAST(i AS BOOLEAN)", denied, "soundex(b)"]
-    row = {"i": 0, "b": True, texts[denied]: True, texts["soundex(b)"]: None, texts["CAST(i AS BOOLEAN)"]: False}
+    assert sorted(texts) == ["CAST(soundex(i) AS BOOLEAN)", denied, "soundex(b)"]
+    row = {
+        "i": 0,
+        "b": True,
+        texts[denied]: True,
+        texts["soundex(b)"]: None,
+        texts["CAST(soundex(i) AS BOOLEAN)"]: False,
+    }
     assert [each.text for each in compiled.explain(row, 1).children] == ["b", denied]
     assert compiled.explain(row, 1).matched
     assert [each.value for each in compiled.explain(row, 2).children] == [None, None]
