@@ -186,7 +186,14 @@ def _substring_index(columns: Columns, _: str) -> Result:
     return pc.binary_join(kept, delimiter).view(STRING), None
 
 
+_LONGEST_DELIMITER = 1_000
+"""A longer delimiter is not compared with itself, which would take the square of its length."""
+
+
 def _overlaps_itself(delimiter: bytes) -> bool:
+    """Whether an occurrence may begin within another one; True for a very long delimiter."""
+    if len(delimiter) > _LONGEST_DELIMITER:
+        return True
     return any(delimiter.startswith(delimiter[place:]) for place in range(1, len(delimiter)))
 
 
@@ -241,9 +248,10 @@ def _ascii(columns: Columns, _: str) -> Result:
 def _find_in_set(columns: Columns, _: str) -> Result:
     """`find_in_set(text, 'a,b')`: the place of the first part that is equal to the text, counting from 1; 0 if none
     is."""
-    parts = dict.fromkeys(columns[1][0].as_py().split(","))
-    places = {part: columns[1][0].as_py().split(",").index(part) + 1 for part in parts}
-    found = pc.index_in(columns[0], pa.array(list(parts), STRING))
+    places: dict[str, int] = {}
+    for place, part in enumerate(columns[1][0].as_py().split(","), 1):
+        places.setdefault(part, place)
+    found = pc.index_in(columns[0], pa.array(list(places), STRING))
     numbers = pa.array(list(places.values()), INT).take(found)
     return pc.if_else(columns[0].is_null(), pa.scalar(None, INT), pc.fill_null(numbers, 0)), None
 

@@ -57,7 +57,7 @@ def of_each(texts: list[str | None], function: Callable[[str], Any]) -> list[Any
 
 def assert_equal(call: str, texts: list[str | None], expected: list[Any]) -> None:
     """The call on each text has the expected value; also in the middle of an array."""
-    kind = pa.int32() if call.startswith("ascii") else pa.string()
+    kind = pa.int32() if call.startswith(("ascii", "find_in_set")) else pa.string()
     table = pa.table({"s": pa.array(["before", *texts], pa.string()), "t": pa.array([None, *expected], kind)}).slice(1)
     compiled = ri.compile_rules([("equal", f"{call} <=> t")], table.schema)
     assert not compiled.rejects.num_rows and not compiled.derived, call
@@ -92,3 +92,12 @@ def test_polars_takes_the_integers_that_spark_takes() -> None:
     for text, found in zip([*short, *long], pl.Series([*short, *long]).cast(pl.Int64, strict=False), strict=True):
         is_integer = re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII) and -(2**63) <= int(text) < 2**63
         assert found == (int(text) if is_integer else None), text
+
+
+@pytest.mark.timeout(60)
+def test_long_constants_take_time_in_proportion_to_their_length() -> None:
+    """In proportion to its square, it would be hours."""
+    parts = [f"p{number}" for number in range(60_000)]
+    assert_equal(f"find_in_set(s, '{','.join([*parts, *parts])}')", ["p7", "p59999", "q", None], [8, 60_000, 0, None])
+    delimiter = "a" * 400_000 + "b"
+    assert_equal(f"substring_index(s, '{delimiter}', 1)", ["x", f"x{delimiter}y", None], ["x", "x", None])
